@@ -1,0 +1,41 @@
+# Every target makes or updates .venv by itself, and only when pyproject.toml or constraints.txt changed.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help demo test lint format bench clean
+
+help:  ## Show what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(STAMP)  ## Adapt the embedded network to corrupted images, print a table, write a report
+	@$(BIN)/midway demo
+
+test: $(STAMP)  ## Run the tests, doctests included
+	@echo "==> Testing"
+	@$(BIN)/python -m pytest
+
+lint: $(STAMP)  ## Check style and types
+	@echo "==> Checking style and types"
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+format: $(STAMP)  ## Put the code into the house style
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(STAMP)  ## Measure speed; results go to runs/benchmarks
+	@echo "==> Corruptions, batched against one image at a time"
+	@$(BIN)/python benchmarks/corruptions_speed.py
+
+clean:  ## Remove the environment and caches (results in runs/ stay)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Midway needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11"; exit 1; }
+	@echo "==> Setting up .venv (once; again only when pyproject.toml or constraints.txt changes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

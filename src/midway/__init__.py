@@ -1,0 +1,39 @@
+"""Midway: test-time adaptation for any PyTorch classifier.
+
+A trained classifier meets shifted test data, and both move until they meet in the middle.
+
+Example:
+    >>> import midway
+    >>> model = midway.models.load("wrn16_2.cifar10")
+    >>> data = midway.data.load("cifar10-mini").first(400)
+    >>> stream = midway.streams.pure(data, "gaussian_noise")
+    >>> source = midway.evaluate(midway.Source(model), stream)
+    >>> tent = midway.evaluate(midway.Tent(model), stream)
+    >>> tent.accuracy > source.accuracy
+    True
+"""
+
+from midway import data, functional, methods, metrics, models, streams
+from midway.bench import Result, evaluate
+from midway.data import corrupt
+from midway.methods import BN, Method, Source, Tent, adapt
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BN",
+    "Method",
+    "Result",
+    "Source",
+    "Tent",
+    "__version__",
+    "adapt",
+    "corrupt",
+    "data",
+    "evaluate",
+    "functional",
+    "methods",
+    "metrics",
+    "models",
+    "streams",
+]

@@ -1,0 +1,123 @@
+"""The demo: every method that fits the time, three scenarios, the embedded network and images."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from torch import nn
+
+import midway.data
+import midway.methods
+import midway.models
+from midway.bench.comparison import Comparison
+from midway.bench.evaluate import Result, evaluate
+from midway.streams import Batch, Stream, mixture, outlier, pure
+
+MODEL = "wrn16_2.cifar10"
+DATA = "cifar10-mini"
+SHIFT_A, SHIFT_B = "glass_blur", "gaussian_noise"
+SEVERITY = 5
+PRICING_IMAGES = 40
+ALWAYS = ("source", "bn", "tent")  # cheap, and a demo without adaptation would show nothing
+
+Progress = Callable[[str, float, float], None]
+"""Told what is running, the estimated seconds done and the estimated seconds in all."""
+
+
+def run_demo(
+    *,
+    methods: Sequence[str] | None = None,
+    images: int = 2000,
+    batch_size: int = 200,
+    budget_seconds: float = 120.0,
+    seed: int = 0,
+    on_progress: Progress | None = None,
+) -> Comparison:
+    """Compare methods on a pure, an outlier and a mixed stream of corrupted CIFAR-10 images.
+
+    Args:
+        methods: Names of methods, Source is added; all registered ones if left out.
+        images: How many of the embedded 2,000 images to use.
+        batch_size: Images a batch.
+        budget_seconds: Methods that would go beyond this are left out, dearest first, and named; the cheapest
+            three (Source, BN and TENT) always run.
+        seed: Seed of the corruptions and of the outliers' places.
+        on_progress: Called after every batch.
+
+    Example:
+        >>> from midway.bench.demo import run_demo
+        >>> demo = run_demo(methods=["source", "bn"], images=200)
+        >>> len(demo.results), demo.left_out
+        (6, {})
+    """
+    wanted = midway.methods.names() if methods is None else list(dict.fromkeys(["source", *methods]))
+    for name in wanted:
+        midway.methods.find(name)
+    if images < batch_size:
+        raise ValueError(f"{images} images do not fill a batch of {batch_size}: use at least {batch_size} images.")
+    data = midway.data.load(DATA).first(images)
+    model = midway.models.load(MODEL)
+    pair = {"severity": SEVERITY, "batch_size": batch_size, "seed": seed}
+    streams = [
+        stream.cached()
+        for stream in (
+            pure(data, SHIFT_B, **pair),
+            outlier(data, SHIFT_A, SHIFT_B, ratio=1 / batch_size, **pair),
+            mixture(data, SHIFT_A, SHIFT_B, **pair),
+        )
+    ]
+    prices = {name: _price(model, name, next(iter(streams[0]))) for name in wanted}
+    batches = sum(map(len, streams))
+    chosen, left_out = _within_budget({name: price * batches for name, price in prices.items()}, budget_seconds)
+    results = _run(model, chosen, streams, prices, on_progress)
+    settings = {
+        "network": MODEL,
+        "data": DATA,
+        "images": len(data),
+        "batch size": batch_size,
+        "severity": SEVERITY,
+        "seed": seed,
+        "version": midway.__version__,
+    }
+    return Comparison("Midway demo: corrupted CIFAR-10", "midway demo", settings, results, left_out)
+
+
+def _price(model: nn.Module, name: str, batch: Batch) -> float:
+    """Estimate the seconds a batch takes, from a part of one, the network being warm."""
+    method = midway.methods.adapt(model, name)
+    part = batch.images[:PRICING_IMAGES]
+    model(part)
+    started = time.perf_counter()
+    method(part)
+    return (time.perf_counter() - started) * len(batch) / len(part)
+
+
+def _within_budget(seconds: dict[str, float], budget: float) -> tuple[list[str], dict[str, str]]:
+    """Drop the dearest methods until the rest fit; return the names that stay, in order, and the reasons."""
+    left_out: dict[str, str] = {}
+    while sum(seconds.values()) > budget and (optional := [name for name in seconds if name not in ALWAYS]):
+        dearest = max(optional, key=lambda name: seconds[name])
+        left_out[dearest] = f"would take about {seconds[dearest]:.0f} s of the {budget:.0f} s there are"
+        seconds = {name: cost for name, cost in seconds.items() if name != dearest}
+    return list(seconds), left_out
+
+
+def _run(
+    model: nn.Module, names: list[str], streams: list[Stream], prices: dict[str, float], on_progress: Progress | None
+) -> tuple[Result, ...]:
+    total = sum(prices[name] for name in names) * sum(map(len, streams))
+    done = 0.0
+    results = []
+    for name in names:
+        method = midway.methods.adapt(model, name)
+        for stream in streams:
+
+            def tick(running: float, name: str = name, stream: Stream = stream) -> None:
+                nonlocal done
+                done += prices[name]
+                if on_progress is not None:
+                    on_progress(f"{name} on {stream.name}, {running:.1f} % so far", done, total)
+
+            results.append(evaluate(method, stream, on_batch=tick))
+    return tuple(results)

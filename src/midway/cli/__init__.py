@@ -1,0 +1,48 @@
+"""The command line: thin verbs over the public interface."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+import midway
+from midway.cli import data, demo, listings
+
+app = typer.Typer(
+    help="Midway: test-time adaptation for any PyTorch classifier.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(demo.demo)
+app.add_typer(listings.methods_app, name="methods")
+app.command("models")(listings.list_models)
+app.add_typer(data.app, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(midway.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; what the user can mend becomes one line in red, without a traceback."""
+    try:
+        app()
+    except (ValueError, OSError, ImportError) as error:
+        Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)

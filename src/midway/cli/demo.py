@@ -1,0 +1,35 @@
+"""`midway demo`: embedded data and network, a table on the screen, an HTML report beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from midway.bench.demo import run_demo
+from midway.cli.progress import ProgressLine
+from midway.report import accuracy_table, summary, to_markdown, to_rich, write_report
+
+
+def demo(
+    methods: Annotated[str, typer.Option(help="Methods to compare, with commas; all of them if left out.")] = "",
+    images: Annotated[int, typer.Option(min=1, max=2000, help="How many of the embedded images.")] = 2000,
+    budget: Annotated[float, typer.Option(min=1, help="Seconds; dearer methods are left out and named.")] = 120,
+    seed: Annotated[int, typer.Option(help="Seed of corruptions and outliers.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
+) -> None:
+    """Adapt the embedded network to corrupted CIFAR-10 images in three scenarios and compare the methods."""
+    console = Console()
+    console.print("Comparing methods on corrupted CIFAR-10 (embedded network and images) ...")
+    chosen = [name.strip() for name in methods.split(",") if name.strip()] or None
+    with ProgressLine(console) as progress:
+        comparison = run_demo(methods=chosen, images=images, budget_seconds=budget, seed=seed, on_progress=progress)
+    table = accuracy_table(comparison)
+    comparison.save(out / "results.json")
+    (out / "table.md").write_text(to_markdown(table))
+    write_report(comparison, out / "report.html")
+    console.print(to_rich(table))
+    console.print(summary(comparison), highlight=False)
+    console.print(f"Report: {out / 'report.html'}   results: {out / 'results.json'}", highlight=False, soft_wrap=True)

@@ -1,0 +1,82 @@
+"""The one value every data set becomes: images, labels and class names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@runtime_checkable
+class ImageArray(Protocol):
+    """Images that can be picked by number: a numpy array, a memory map, or a lazy reader of files.
+
+    Picking with an integer array gives the uint8 images (n, H, W, C) at those places, and only those are read.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of images, height, width, channels."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of images."""
+        ...
+
+    def __getitem__(self, index: Any, /) -> Any:
+        """Return the uint8 images at an integer array or a slice of places."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Labelled images.
+
+    Attributes:
+        images: uint8 (N, H, W, C) in memory, memory-mapped or lazy: ``images[indices]`` gives uint8 arrays.
+        labels: int64 (N,).
+        class_names: One name a class; a label is an index into it.
+        name: What a table calls this set, for example ``"cifar10-mini"``.
+
+    Example:
+        >>> import numpy as np
+        >>> from midway.data import ImageSet
+        >>> data = ImageSet(np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 1, 0]), ("cat", "dog"), "toy")
+        >>> len(data), data.take([0, 3]).labels.tolist()
+        (4, [0, 0])
+    """
+
+    images: ImageArray
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    name: str = "images"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", np.asarray(self.labels, dtype=np.int64))
+        object.__setattr__(self, "class_names", tuple(self.class_names))
+        shape = tuple(self.images.shape)
+        if len(shape) != 4 or shape[3] not in (1, 3):
+            raise ValueError(f"{self.name}: images have shape {shape}, expected (N, H, W, 3) or (N, H, W, 1).")
+        if self.labels.shape != (len(self.images),):
+            raise ValueError(f"{self.name}: {len(self.images)} images but labels of shape {self.labels.shape}.")
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
+            raise ValueError(
+                f"{self.name}: labels run from {self.labels.min()} to {self.labels.max()}, "
+                f"but there are {len(self.class_names)} class names."
+            )
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.labels)
+
+    def take(self, indices: ArrayLike | Sequence[int]) -> ImageSet:
+        """Return the set of the images at these places, in this order (read now)."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen])
+
+    def first(self, count: int) -> ImageSet:
+        """Return the first images, at most all of them."""
+        return self.take(np.arange(min(count, len(self))))

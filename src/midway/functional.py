@@ -1,0 +1,24 @@
+"""Pure mathematics on logits: no state, no modules."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Shannon entropy of the predicted distribution, in nats, one value an image.
+
+    Args:
+        logits: (N, C).
+
+    Returns:
+        (N,), between 0 and ln C.
+
+    Example:
+        >>> import torch
+        >>> from midway.functional import entropy
+        >>> entropy(torch.zeros(1, 4)).exp()
+        tensor([4.])
+    """
+    log_probabilities = logits.log_softmax(dim=1)
+    return -(log_probabilities.exp() * log_probabilities).sum(dim=1)

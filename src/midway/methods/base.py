@@ -1,0 +1,283 @@
+"""What every method shares: checks before, exact state throughout, plain logits after."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, final
+
+import torch
+from torch import Tensor, nn
+
+from midway.methods.normalization import uses_batch_statistics
+from midway.methods.state import capture, put_back, same_structure, to_each_tensor
+
+LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine, normalised images are not
+
+
+@dataclass(frozen=True)
+class About:
+    """What a method is, for tables and lists.
+
+    Attributes:
+        name: What ``midway.adapt`` and the command line call it.
+        title: What tables call it.
+        paper: Authors, venue, year.
+        paradigm: ``"none"``, ``"batch"``, ``"instance"``, ``"purification"`` or ``"mutual"``.
+        moves: What adapts.
+        answers: Whether the logits come from before or after the update, or ``"-"`` where there is none.
+        passes: Cost of a batch in forward (F) and backward (B) passes.
+        needs: What it cannot do without, beyond the images.
+        uses_other_images: An answer depends on the rest of the batch or on earlier batches.
+        aligns_each_image: Each image is adapted to, or adapted, by itself.
+    """
+
+    name: str
+    title: str
+    paper: str
+    paradigm: str
+    moves: str
+    answers: str
+    passes: str
+    needs: tuple[str, ...] = ()
+    uses_other_images: bool = True
+    aligns_each_image: bool = False
+
+
+class _Sealed(ABCMeta):
+    """Notes the hyper-parameters and the source state once the last constructor in the chain is done."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        with torch.inference_mode(False):
+            method = super().__call__(*args, **kwargs)
+            bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
+            bound.apply_defaults()
+            given = list(bound.arguments.items())
+            method.hyperparameters = dict(given[2:])  # without self and the model
+            method._source = method.snapshot()
+        return method
+
+
+class Method(nn.Module, metaclass=_Sealed):
+    """A classifier that adapts to the images it is asked about.
+
+    Calling it validates the images, lets the method adapt and answers with logits. A subclass writes a constructor
+    with keyword-only hyper-parameters and ``step``; it lists in ``evolving`` the attributes that change from batch to
+    batch besides the tensors of its modules (optimisers, generators, moving averages, replay buffers). In return it
+    gets exact ``reset``, ``snapshot`` and ``state_dict``, and the contract of ``midway.testing`` checks them.
+
+    Args:
+        model: Any classifier from float images in [0, 1], (N, C, H, W), to logits (N, classes). It is copied, never
+            changed. The copy runs in evaluation mode (dropout off), channels-last where that is safe.
+
+    Attributes:
+        model: The copy that adapts.
+        hyperparameters: The constructor's arguments, defaults included.
+        diagnostics: Counters and sizes of the last batch, such as ``skipped_steps``.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods import About, Method
+        >>> class Doubt(Method):
+        ...     '''Answers with half of the source's confidence.'''
+        ...     about = About("doubt", "Doubt", "-", "none", "nothing", "-", "1 F")
+        ...     def __init__(self, model, *, factor=0.5):
+        ...         super().__init__(model)
+        ...         self.factor = factor
+        ...     def step(self, images):
+        ...         return self.factor * self.model(images)
+        >>> doubt = Doubt(torch.nn.Flatten())
+        >>> doubt
+        Doubt(Flatten, factor=0.5)
+        >>> doubt(torch.ones(1, 1, 1, 2))
+        tensor([[0.5000, 0.5000]])
+    """
+
+    about: ClassVar[About]
+    evolving: ClassVar[tuple[str, ...]] = ()
+    hyperparameters: dict[str, Any]
+    _source: dict[str, Any]
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
+        if isinstance(model, Method):
+            raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
+        self.memory_format = _fastest_safe_layout(model)
+        self.model = _independent_copy(model, self.memory_format).eval().requires_grad_(False)
+        self.diagnostics: dict[str, float] = {}
+        self._warned_of_single_images = False
+
+    @abstractmethod
+    def step(self, images: Tensor) -> Tensor:
+        """Adapt to a batch of valid images and return its logits. Gradients are on; nothing else is promised."""
+
+    @final  # type: ignore[misc]
+    def forward(self, images: Tensor) -> Tensor:
+        """Adapt to the images and answer them.
+
+        Args:
+            images: Float tensor (N, C, H, W) in [0, 1], on the device of the model.
+
+        Returns:
+            Logits (N, classes), float32, detached, in the order of the images.
+
+        Raises:
+            TypeError: Not a floating-point tensor.
+            ValueError: Wrong shape, empty, NaN or Inf, values far outside [0, 1], or another device. The state of the
+                method is then as before.
+        """
+        self._validate(images)
+        with torch.inference_mode(False), torch.enable_grad():
+            images = images.detach().clone() if images.is_inference() else images.detach()
+            logits = self.step(images.contiguous(memory_format=self.memory_format))
+        return logits.detach().float()
+
+    def descend(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> bool:
+        """Take one optimiser step down a loss, unless the loss or its gradient is not finite.
+
+        A step that would poison the weights is not taken but counted in ``diagnostics["skipped_steps"]``.
+
+        Returns:
+            Whether the step was taken.
+        """
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm([loss.detach(), *gradients])
+        taken = math.isfinite(norm.item())
+        if taken:
+            optimizer.step()
+        else:
+            self.diagnostics["skipped_steps"] = self.diagnostics.get("skipped_steps", 0) + 1
+        optimizer.zero_grad(set_to_none=True)
+        return taken
+
+    # ---- state -------------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Go back to the source: weights, statistics, optimiser, averages, random state, bit for bit."""
+        self.restore(self._source)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of all that changes as the method adapts (frozen weights are not copied)."""
+        evolving = {name: capture(getattr(self, name)) for name in ("diagnostics", *self.evolving)}
+        return {"tensors": capture(self._moving_tensors()), "evolving": evolving}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go back to a snapshot."""
+        tensors = self._moving_tensors()
+        with torch.no_grad():
+            for name, value in snapshot["tensors"].items():
+                tensors[name].copy_(value)
+        for name, value in snapshot["evolving"].items():
+            put_back(self, name, value)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What ``state_dict`` holds besides weights: the evolving attributes, and the source for ``reset``."""
+        return {"method": self.about.name, "now": self.snapshot()["evolving"], "source": self._source}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take over what ``get_extra_state`` gave."""
+        self._source = capture(state["source"])
+        for name, value in state["now"].items():
+            put_back(self, name, value)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Take over everything from another instance of this method on the same network, all or nothing.
+
+        Raises:
+            ValueError: The state is another method's or another network's; this one is then as before.
+        """
+        mine = self.state_dict()
+        theirs = state_dict.get("_extra_state", {"method": "no method"})
+        if theirs["method"] != self.about.name:
+            raise ValueError(f"the state is of {theirs['method']}, this is {self.about.name}.")
+        if not same_structure(mine, state_dict):
+            differing = sorted(key for key in mine.keys() ^ state_dict.keys())[:3]
+            detail = f"keys differ ({', '.join(differing)}, ...)" if differing else "shapes differ"
+            raise ValueError(f"the state does not fit {self!r}: {detail}.")
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
+
+    def train(self, mode: bool = True) -> Self:
+        """Note the mode; the network inside stays as the method set it up, so ``eval()`` changes no answer."""
+        self.training = mode
+        return self
+
+    def __repr__(self) -> str:
+        settings = "".join(f", {key}={value!r}" for key, value in self.hyperparameters.items())
+        return f"{type(self).__name__}({type(self.model).__name__}{settings})"
+
+    def _moving_tensors(self) -> dict[str, Tensor]:
+        moving = {name: p.detach() for name, p in self.named_parameters() if p.requires_grad}
+        return moving | dict(self.named_buffers())
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """Move the evolving tensors along when the module moves to a device or dtype."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name in self.evolving:
+            setattr(self, name, to_each_tensor(getattr(self, name), fn))
+        return self
+
+    # ---- checks ------------------------------------------------------------------------------------------------------
+
+    def _validate(self, images: Tensor) -> None:
+        if not isinstance(images, Tensor):
+            raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: use torch.as_tensor(images).")
+        if not images.is_floating_point():
+            raise TypeError(f"images must be floating point in [0, 1], got {images.dtype}: divide by 255 as float.")
+        if images.ndim != 4:
+            raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}.")
+        if images.numel() == 0:
+            raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
+        first = next((m for m in self.model.modules() if isinstance(m, nn.Conv2d)), None)
+        if first is not None and images.shape[1] != first.in_channels:
+            raise ValueError(f"the model takes {first.in_channels} channels, images have shape {tuple(images.shape)}.")
+        parameter = next(self.model.parameters(), None)
+        if parameter is not None and images.device != parameter.device:
+            raise ValueError(f"images are on {images.device}, the model is on {parameter.device}: move one of them.")
+        lowest, highest = (bound.item() for bound in images.detach().aminmax())
+        if not (math.isfinite(lowest) and math.isfinite(highest)):
+            bad = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+            raise ValueError(f"{len(bad)} of {len(images)} images hold NaN or Inf, the first at place {bad[0]}.")
+        if lowest < LOWEST or highest > HIGHEST:
+            raise ValueError(
+                f"images must be in [0, 1], got values from {lowest:.3g} to {highest:.3g}: "
+                "give them unnormalised (normalisation belongs to the model), divided by 255 if they are bytes."
+            )
+        if len(images) == 1 and not self._warned_of_single_images and uses_batch_statistics(self.model):
+            self._warned_of_single_images = True
+            warnings.warn(
+                f"{self.about.title} normalises by the statistics of the batch, and this batch is a single image: "
+                "give larger batches, or mix in the source's statistics, for example BN(model, prior=16).",
+                stacklevel=4,
+            )
+
+
+def _fastest_safe_layout(model: nn.Module) -> torch.memory_format:
+    """Choose channels-last, unless the model has GroupNorm.
+
+    The backward pass of a channels-last group_norm whose input needs no gradient kills the process on the CPU
+    (seen with torch 2.13), and that is just what the first frozen layers lead to.
+    """
+    has_group_norm = any(isinstance(module, nn.GroupNorm) for module in model.modules())
+    return torch.contiguous_format if has_group_norm else torch.channels_last
+
+
+def _independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn.Module:
+    """Copy a model in a memory layout; weights made under inference mode become ordinary ones."""
+    clone = copy.deepcopy(model)
+    for module in clone.modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None and parameter.is_inference():
+                module._parameters[name] = nn.Parameter(parameter.detach().clone())
+        for name, buffer in list(module._buffers.items()):
+            if buffer is not None and buffer.is_inference():
+                module._buffers[name] = buffer.clone()
+    return clone.to(memory_format=memory_format)  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,92 @@
+"""Methods by name, for configuration files and the command line."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypeVar
+
+from torch import nn
+
+from midway.methods.base import Method
+from midway.suggest import unknown
+
+_METHODS: dict[str, type[Method]] = {}
+M = TypeVar("M", bound=type[Method])
+
+
+def register(method: M) -> M:
+    """Make a method known by the name in its ``about``; a class decorator, open to other packages.
+
+    Example:
+        >>> from midway import methods
+        >>> methods.register(methods.Tent) is methods.Tent
+        True
+    """
+    name = method.about.name
+    if _METHODS.get(name, method) is not method:
+        raise ValueError(f"the name '{name}' is taken by {_METHODS[name].__module__}.{_METHODS[name].__qualname__}.")
+    _METHODS[name] = method
+    return method
+
+
+def names() -> list[str]:
+    """Return the names of all registered methods, in the order of registration.
+
+    Example:
+        >>> from midway import methods
+        >>> methods.names()[:3]
+        ['source', 'bn', 'tent']
+    """
+    return list(_METHODS)
+
+
+def find(name: str) -> type[Method]:
+    """Return the method of a name.
+
+    Raises:
+        ValueError: There is none; the message lists the valid names and the nearest match.
+
+    Example:
+        >>> from midway import methods
+        >>> methods.find("tent").about.title
+        'TENT'
+    """
+    if name not in _METHODS:
+        raise ValueError(unknown("method", name, _METHODS))
+    return _METHODS[name]
+
+
+def hyperparameters(name: str) -> dict[str, Any]:
+    """Return the hyper-parameters of a method and their defaults.
+
+    Example:
+        >>> from midway import methods
+        >>> methods.hyperparameters("bn")
+        {'prior': 0}
+    """
+    parameters = list(inspect.signature(find(name).__init__).parameters.values())
+    return {parameter.name: parameter.default for parameter in parameters[2:]}  # without self and the model
+
+
+def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
+    """Wrap a classifier in a method by name.
+
+    Args:
+        model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
+        method: A name that ``midway methods`` lists.
+        **settings: Hyper-parameters of the method; the rest keep their defaults.
+
+    Raises:
+        ValueError: The method is unknown.
+        TypeError: A hyper-parameter is unknown. Both messages list the valid names and the nearest match.
+
+    Example:
+        >>> import midway
+        >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
+        Tent(CifarResNet, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before')
+    """
+    known = hyperparameters(method)
+    for setting in settings:
+        if setting not in known:
+            raise TypeError(unknown(f"hyper-parameter of {method}", setting, known))
+    return find(method)(model, **settings)

@@ -1,0 +1,45 @@
+"""Input normalisation as a layer, so that every model eats images in [0, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Normalize(nn.Module):
+    """Subtract a mean and divide by a standard deviation, channel by channel.
+
+    The two vectors are constants of the architecture, not learnt weights, so they stay out of the
+    state dict: public checkpoints load without renaming a key.
+
+    Args:
+        mean: One value a channel, for images in [0, 1].
+        std: One positive value a channel.
+
+    Example:
+        >>> import torch
+        >>> from midway.models import Normalize
+        >>> Normalize([0.5], [0.25])(torch.full((1, 1, 1, 1), 0.75)).item()
+        1.0
+    """
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if len(mean) != len(std):
+            raise ValueError(f"mean has {len(mean)} channels and std has {len(std)}: give one value a channel in each.")
+        if any(value <= 0 for value in std):
+            raise ValueError(f"std must be positive in every channel, got {tuple(std)}.")
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(1, -1, 1, 1), persistent=False)
+        self.mean: Tensor
+        self.std: Tensor
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the normalised images."""
+        return (images - self.mean) / self.std
+
+    def extra_repr(self) -> str:
+        """Show the constants in ``repr(model)``."""
+        return f"mean={self.mean.flatten().tolist()}, std={self.std.flatten().tolist()}"

@@ -1,0 +1,121 @@
+"""Load networks by name or from a checkpoint file."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from midway.models.card import Card, cards
+from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict, sha256
+from midway.models.resnet import CifarResNet
+from midway.models.wide_resnet import WideResNet
+from midway.suggest import unknown
+
+ARCHITECTURES: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
+    "wide_resnet": (WideResNet, {}),
+    "wrn16_2": (WideResNet, {"depth": 16, "width": 2}),
+    "wrn28_10": (WideResNet, {"depth": 28, "width": 10}),
+    "wrn40_2": (WideResNet, {"depth": 40, "width": 2}),
+    **{f"resnet{depth}": (CifarResNet, {"depth": depth}) for depth in (20, 32, 44, 56)},
+}
+"""Name -> network class and the arguments the name stands for."""
+
+CIFAR100_CONSTANTS = {"mean": (0.5070, 0.4865, 0.4409), "std": (0.2673, 0.2564, 0.2762)}
+
+
+def create(architecture: str, **arguments: Any) -> nn.Module:
+    """Make an untrained network by the name of its architecture.
+
+    Args:
+        architecture: A key of ``ARCHITECTURES``.
+        **arguments: Constructor arguments, on top of those the name stands for.
+
+    Example:
+        >>> from midway import models
+        >>> type(models.create("resnet20", classes=100)).__name__
+        'CifarResNet'
+    """
+    if architecture not in ARCHITECTURES:
+        raise ValueError(unknown("architecture", architecture, ARCHITECTURES))
+    network, preset = ARCHITECTURES[architecture]
+    valid = inspect.signature(network).parameters
+    for argument in arguments:
+        if argument not in valid:
+            raise TypeError(unknown(f"argument of {architecture}", argument, valid))
+    return network(**(preset | arguments))
+
+
+def load(name_or_path: str | Path, *, architecture: str | None = None, **arguments: Any) -> nn.Module:
+    """Load a trained network, ready to use: images in [0, 1] in, logits out, in evaluation mode.
+
+    Args:
+        name_or_path: A name that ``midway models`` lists, or a checkpoint file (``.safetensors``, ``.pth``, ...).
+        architecture: What network a file holds, for example ``"wrn28_10"``; read off its tensors if left out.
+        **arguments: Constructor arguments for a file, above all ``mean`` and ``std``: normalisation is part of the
+            model, and no checkpoint stores it. Left out, WideResNets get none (as RobustBench's were trained) and
+            CIFAR ResNets the constants of CIFAR-10 or, with 100 classes, of CIFAR-100.
+
+    Raises:
+        ValueError: The name is unknown and there is no such file.
+        CheckpointError: The file is unsafe, damaged, or does not match its card or the architecture.
+
+    Example:
+        >>> import midway, torch
+        >>> midway.models.load("wrn16_2.cifar10")(torch.rand(1, 3, 32, 32)).shape
+        torch.Size([1, 10])
+    """
+    known = {card.name: card for card in cards()}
+    if str(name_or_path) in known:
+        if architecture or arguments:
+            raise TypeError(f"{name_or_path} is fixed by its card: give no architecture or arguments with it.")
+        return _load_card(known[str(name_or_path)])
+    path = Path(name_or_path)
+    if not path.exists():
+        raise ValueError(unknown("model", str(name_or_path), known) + " There is no such checkpoint file either.")
+    state = read_state_dict(path)
+    if architecture is None:
+        architecture, guessed = _guess(state, path)
+        arguments = guessed | arguments
+    model = create(architecture, **arguments)
+    load_weights(model, state, str(path))
+    return model.eval()
+
+
+def _load_card(card: Card) -> nn.Module:
+    if not card.path.is_file():
+        raise FileNotFoundError(f"the weights of {card.name} are missing at {card.path}: install midway again.")
+    if (found := sha256(card.path)) != card.sha256:
+        raise CheckpointError(
+            f"{card.path} has SHA-256 {found[:12]}..., its card says {card.sha256[:12]}...: install midway again."
+        )
+    model = create(card.architecture, **card.arguments)
+    load_weights(model, read_state_dict(card.path), str(card.path))
+    return model.eval()
+
+
+def _guess(state: dict[str, Any], path: Path) -> tuple[str, dict[str, Any]]:
+    """Read architecture, size and number of classes off the names and shapes of the tensors."""
+    shapes = {key: tuple(value.shape) for key, value in state.items()}
+
+    def find(ending: str) -> tuple[int, ...] | None:
+        return next((shape for key, shape in shapes.items() if (f".{key}").endswith(f".{ending}")), None)
+
+    def count(stage: str) -> int:
+        """Number of blocks in a stage."""
+        keys = [key for key in shapes if f".{stage}." in f".{key}"]
+        return len({f".{key}".split(f".{stage}.")[1].split(".")[0] for key in keys})
+
+    head = find("fc.weight")
+    if head is not None and count("block1.layer"):
+        depth, width = 6 * count("block1.layer") + 4, head[1] // 64
+        return "wide_resnet", {"depth": depth, "width": width, "classes": head[0]}
+    if head is not None and head[1] == 64 and count("layer1") and f"resnet{6 * count('layer1') + 2}" in ARCHITECTURES:
+        constants = CIFAR100_CONSTANTS if head[0] == 100 else {}
+        return f"resnet{6 * count('layer1') + 2}", {"classes": head[0], **constants}
+    raise CheckpointError(
+        f"{path}: the architecture cannot be read off its tensors; "
+        f"give architecture=, one of {', '.join(ARCHITECTURES)}."
+    )

@@ -1,0 +1,150 @@
+"""Streams: labelled images that arrive batch by batch, each image from one of a few groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from midway.data.image_set import ImageArray
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a method is shown, and what it is judged by.
+
+    Attributes:
+        images: float32 (n, C, H, W) in [0, 1], channels-last.
+        labels: int64 (n,); a method never sees them.
+        group: int64 (n,), the place of each image's group in ``Stream.groups``.
+    """
+
+    images: Tensor
+    labels: Tensor
+    group: Tensor
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.labels)
+
+
+class Stream:
+    """A fixed sequence of batches; iterating twice gives the same bits twice.
+
+    Any scenario is three aligned arrays: which image stands at each position, which group it belongs to, and where
+    the images of that group come from. Images are read, or corrupted, only when their batch is due.
+
+    Args:
+        sources: Group name -> the images of that group, all of one size.
+        labels: Label of each image, (N,).
+        order: Place in the images for each position of the stream.
+        group: Number of the group for each position, in the order of ``sources``.
+        batch_size: Images a batch; the last batch may be smaller.
+        name: What tables call the stream.
+
+    Example:
+        >>> import numpy as np
+        >>> from midway.streams import Stream
+        >>> images = np.full((3, 2, 2, 3), 255, np.uint8)
+        >>> stream = Stream({"clean": images}, np.array([0, 1, 2]), order=[2, 0, 1], group=[0, 0, 0], batch_size=2)
+        >>> [(len(batch), batch.labels.tolist(), batch.images.max().item()) for batch in stream]
+        [(2, [2, 0], 1.0), (1, [1], 1.0)]
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, ImageArray],
+        labels: NDArray[np.int64],
+        *,
+        order: Any,
+        group: Any,
+        batch_size: int = 200,
+        name: str = "stream",
+    ) -> None:
+        self.sources = dict(sources)
+        self.labels = np.asarray(labels, dtype=np.int64)
+        self.order = np.asarray(order, dtype=np.int64)
+        self.group = np.asarray(group, dtype=np.int64)
+        self.batch_size = batch_size
+        self.name = name
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        if self.order.size == 0:
+            raise ValueError(f"{name}: there are no images.")
+        if self.order.shape != self.group.shape:
+            raise ValueError(f"{name}: {self.order.size} positions but {self.group.size} groups.")
+        if not 0 <= self.group.min() <= self.group.max() < len(self.sources):
+            raise ValueError(f"{name}: group numbers must be 0 to {len(self.sources) - 1}.")
+        for group_name, images in self.sources.items():
+            if len(images) != len(self.labels):
+                raise ValueError(f"{name}: {len(images)} images of {group_name} but {len(self.labels)} labels.")
+        sizes = {tuple(images.shape[1:]) for images in self.sources.values()}
+        if len(sizes) > 1:
+            raise ValueError(f"{name}: the groups have images of different sizes {sorted(sizes)}; resize them first.")
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups."""
+        return tuple(self.sources)
+
+    def __len__(self) -> int:
+        """Number of batches."""
+        return -(-len(self.order) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches in order."""
+        for start in range(0, len(self.order), self.batch_size):
+            positions = np.arange(start, min(start + self.batch_size, len(self.order)))
+            yield Batch(
+                images=to_tensor(self._pixels(positions)),
+                labels=torch.from_numpy(self.labels[self.order[positions]]),
+                group=torch.from_numpy(self.group[positions]),
+            )
+
+    def cached(self) -> Stream:
+        """Return the same stream with its images read and corrupted once, kept as bytes in memory."""
+        pixels = np.concatenate(
+            [
+                self._pixels(np.arange(start, min(start + self.batch_size, len(self.order))))
+                for start in range(0, len(self.order), self.batch_size)
+            ]
+        )
+        return Stream(
+            dict.fromkeys(self.groups, pixels),
+            self.labels[self.order],
+            order=np.arange(len(self.order)),
+            group=self.group,
+            batch_size=self.batch_size,
+            name=self.name,
+        )
+
+    def _pixels(self, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Read the images at these positions of the stream, each from its own group's source."""
+        places, groups = self.order[positions], self.group[positions]
+        shape = next(iter(self.sources.values())).shape
+        pixels = np.empty((len(positions), *shape[1:]), dtype=np.uint8)
+        for number, images in enumerate(self.sources.values()):
+            chosen = groups == number
+            if chosen.any():
+                pixels[chosen] = images[places[chosen]]
+        return pixels
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r}, {len(self.order)} images in {len(self)} batches)"
+
+
+def to_tensor(pixels: NDArray[np.uint8]) -> Tensor:
+    """Turn bytes (n, H, W, C) into float32 (n, C, H, W) in [0, 1], channels-last without a copy of the layout.
+
+    Example:
+        >>> import numpy as np
+        >>> from midway.streams import to_tensor
+        >>> to_tensor(np.full((1, 2, 2, 3), 51, np.uint8)).unique()
+        tensor([0.2000])
+    """
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div(255)

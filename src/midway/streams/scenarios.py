@@ -1,0 +1,185 @@
+"""The paper's three scenarios: pure, outlier and mixture."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midway.data.corrupted import CorruptedImages
+from midway.data.image_set import ImageArray, ImageSet
+from midway.streams.batch import Stream
+
+Data = ImageSet | tuple[ImageArray, NDArray[np.int64]]
+Shift = str | ImageSet
+"""A corruption by name, ``"clean"``, or a set that is shifted already (a folder of CIFAR-10-C, a domain of PACS)."""
+
+
+def pure(
+    data: Data,
+    shift: Shift,
+    *,
+    severity: int = 5,
+    batch_size: int = 200,
+    seed: int = 0,
+) -> Stream:
+    """Every image from one distribution, in the order of the data set.
+
+    Args:
+        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
+        shift: A corruption by name, ``"clean"``, or an aligned set of shifted images.
+        severity: 1 to 5.
+        batch_size: Images a batch.
+        seed: Seed of the corruption's randomness.
+
+    Example:
+        >>> import midway
+        >>> data = midway.data.load("cifar10-mini").first(400)
+        >>> midway.streams.pure(data, "gaussian_noise")
+        Stream('pure:gaussian_noise', 400 images in 2 batches)
+    """
+    labels = _labels(data)
+    name, images = _source(data, shift, severity, seed)
+    order = np.arange(len(labels))
+    return Stream(
+        {name: images}, labels, order=order, group=np.zeros_like(order), batch_size=batch_size, name=f"pure:{name}"
+    )
+
+
+def outlier(
+    data: Data,
+    shift_a: Shift,
+    shift_b: Shift,
+    *,
+    ratio: float = 0.005,
+    severity: int = 5,
+    batch_size: int = 200,
+    seed: int = 0,
+) -> Stream:
+    """A few images of distribution A among many of B, the same number in every batch at seeded places.
+
+    With the paper's ratio of 0.005 and batches of 200 that is exactly one outlier a batch. Where ratio x batch size
+    is not whole, the running total stays as near to the ratio as whole images can.
+
+    Args:
+        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
+        shift_a: The outliers: a corruption by name, ``"clean"``, or an aligned set of shifted images.
+        shift_b: The rest, likewise.
+        ratio: Share of A.
+        severity: 1 to 5.
+        batch_size: Images a batch.
+        seed: Seed of the places of A and of the corruptions' randomness.
+
+    Example:
+        >>> import midway
+        >>> data = midway.data.load("cifar10-mini").first(400)
+        >>> stream = midway.streams.outlier(data, "glass_blur", "gaussian_noise")
+        >>> [(batch.group == stream.groups.index("glass_blur")).sum().item() for batch in stream]
+        [1, 1]
+    """
+    return _two_groups("outlier", data, shift_a, shift_b, ratio, severity, batch_size, seed)
+
+
+def mixture(
+    data: Data,
+    shift_a: Shift,
+    shift_b: Shift,
+    *,
+    ratio: float = 0.5,
+    severity: int = 5,
+    batch_size: int = 200,
+    seed: int = 0,
+) -> Stream:
+    """Two distributions in every batch, half and half unless told otherwise, at seeded places.
+
+    Args:
+        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
+        shift_a: A corruption by name, ``"clean"``, or an aligned set of shifted images.
+        shift_b: The other one, likewise.
+        ratio: Share of A.
+        severity: 1 to 5.
+        batch_size: Images a batch.
+        seed: Seed of the places of A and of the corruptions' randomness.
+
+    Example:
+        >>> import midway
+        >>> data = midway.data.load("cifar10-mini").first(200)
+        >>> batch = next(iter(midway.streams.mixture(data, "glass_blur", "gaussian_noise")))
+        >>> batch.group.bincount().tolist()
+        [100, 100]
+    """
+    return _two_groups("mixture", data, shift_a, shift_b, ratio, severity, batch_size, seed)
+
+
+def _two_groups(
+    scenario: str,
+    data: Data,
+    shift_a: Shift,
+    shift_b: Shift,
+    ratio: float,
+    severity: int,
+    batch_size: int,
+    seed: int,
+) -> Stream:
+    if not 0 < ratio < 1:
+        raise ValueError(f"ratio must be between 0 and 1, got {ratio}: for one distribution alone use a pure stream.")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+    labels = _labels(data)
+    (name_a, images_a), (name_b, images_b) = (_source(data, shift, severity, seed) for shift in (shift_a, shift_b))
+    if name_a == name_b:
+        raise ValueError(f"both distributions are {name_a}: choose two different ones, or a pure stream.")
+    if nearest_whole(ratio * len(labels)) == 0:
+        raise ValueError(f"{len(labels)} images at ratio {ratio} hold no image of {name_a}: use more images.")
+    return Stream(
+        {name_a: images_a, name_b: images_b},
+        labels,
+        order=np.arange(len(labels)),
+        group=place_minority(len(labels), ratio=ratio, batch_size=batch_size, seed=seed),
+        batch_size=batch_size,
+        name=f"{scenario}:{name_a}/{name_b}@{ratio:g}",
+    )
+
+
+def place_minority(count: int, *, ratio: float, batch_size: int, seed: int) -> NDArray[np.int64]:
+    """Choose which positions belong to A (0) and which to B (1).
+
+    Up to the end of every batch the number of A is ratio x images so far, rounded to the nearest whole; within a batch
+    the places are random, seeded by the batch's number.
+
+    Example:
+        >>> from midway.streams.scenarios import place_minority
+        >>> (place_minority(400, ratio=0.01, batch_size=200, seed=0) == 0).sum()
+        np.int64(4)
+    """
+    group = np.ones(count, dtype=np.int64)
+    placed = 0
+    for number, start in enumerate(range(0, count, batch_size)):
+        stop = min(start + batch_size, count)
+        wanted = nearest_whole(ratio * stop) - placed
+        rng = np.random.default_rng((seed, number))
+        group[start + rng.choice(stop - start, size=wanted, replace=False)] = 0
+        placed += wanted
+    return group
+
+
+def nearest_whole(value: float) -> int:
+    """Round half up, forgiving the last bits of a product such as 0.145 * 100."""
+    return math.floor(value + 0.5 + 1e-9)
+
+
+def _labels(data: Data) -> NDArray[np.int64]:
+    return data.labels if isinstance(data, ImageSet) else np.asarray(data[1], dtype=np.int64)
+
+
+def _source(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:
+    """Return the name of a shift and where its images come from."""
+    if isinstance(shift, ImageSet):
+        if not np.array_equal(shift.labels, _labels(data)):
+            raise ValueError(f"{shift.name} does not show the same images in the same order: its labels differ.")
+        return shift.name, shift.images
+    images = data.images if isinstance(data, ImageSet) else data[0]
+    if shift == "clean":
+        return "clean", images
+    return shift, CorruptedImages(images, shift, severity=severity, seed=seed)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import midway
+from midway.bench import Result
+from midway.data import ImageSet
+from midway.methods import About, Method
+
+
+class Brightness(nn.Module):
+    """Class 1 for bright images, class 0 for dark ones."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        mean = images.mean(dim=(1, 2, 3))
+        return torch.stack([0.5 - mean, mean - 0.5], dim=1)
+
+
+def black_and_white() -> ImageSet:
+    """Ten images: the even ones black, the odd ones white; labels right but for the last two."""
+    images = np.zeros((10, 4, 4, 3), np.uint8)
+    images[1::2] = 255
+    labels = np.array([0, 1, 0, 1, 0, 1, 0, 1, 1, 0])
+    return ImageSet(images, labels, ("dark", "bright"), "black and white")
+
+
+def test_accuracies_by_hand() -> None:
+    seen: list[float] = []
+    stream = midway.streams.pure(black_and_white(), "clean", batch_size=4)
+    result = midway.evaluate(Brightness(), stream, on_batch=seen.append)
+    assert result.method == "source"
+    assert result.stream == "pure:clean"
+    assert result.images == 10
+    assert result.accuracy == 80
+    assert result.by_group == {"clean": 80}
+    assert result.images_by_group == {"clean": 10}
+    assert result.batch_accuracies == (100, 100, 0)
+    assert seen == [100, 100, 80]
+    assert result.seconds_per_batch > 0
+
+
+def test_groups_are_told_apart() -> None:
+    data = black_and_white()
+    inverted = ImageSet(255 - np.asarray(data.images), data.labels, data.class_names, "inverted")
+    result = midway.evaluate(Brightness(), midway.streams.mixture(data, "clean", inverted, batch_size=10))
+    right = {"clean": data.labels != np.array([9] * 8 + [1, 0]), "inverted": data.labels == np.array([9] * 8 + [1, 0])}
+    group = midway.streams.mixture(data, "clean", inverted, batch_size=10).group
+    assert result.by_group == {
+        name: 100 * right[name][group == number].mean() for number, name in enumerate(("clean", "inverted"))
+    }
+
+
+def test_a_result_survives_json() -> None:
+    result = midway.evaluate(Brightness(), midway.streams.pure(black_and_white(), "clean", batch_size=4))
+    assert Result.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+class Counting(Method):
+    """Answers right for the first batch only."""
+
+    about = About("counting", "Counting", "-", "none", "-", "-", "1 F")
+    evolving = ("seen",)
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.seen = 0
+
+    def step(self, images: Tensor) -> Tensor:
+        self.seen += 1
+        logits: Tensor = self.model(images)
+        return logits if self.seen == 1 else -logits
+
+
+def test_reset_is_the_default_and_can_be_turned_off() -> None:
+    stream = midway.streams.pure(black_and_white().first(8), "clean", batch_size=8)
+    method = Counting(Brightness())
+    assert midway.evaluate(method, stream).accuracy == 100
+    assert midway.evaluate(method, stream).accuracy == 100
+    assert midway.evaluate(method, stream, reset=False).accuracy == 0
+
+
+def test_metrics_refuse_what_does_not_match() -> None:
+    with pytest.raises(ValueError, match=r"\(2,\) predictions for \(3,\) labels"):
+        midway.metrics.accuracy(torch.zeros(2), torch.zeros(3))
+    assert math.isnan(midway.metrics.accuracy(torch.zeros(0), torch.zeros(0)))

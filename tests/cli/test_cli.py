@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import midway
+from midway.bench.demo import _within_budget
+from midway.cli import app, main
+
+runner = CliRunner()
+
+
+def test_demo_writes_table_results_and_report(tmp_path: Path) -> None:
+    answer = runner.invoke(app, ["demo", "--methods", "bn,tent", "--images", "400", "--out", str(tmp_path)])
+    assert answer.exit_code == 0, answer.output
+    assert "report.html" in answer.output
+    stored = json.loads((tmp_path / "results.json").read_text())
+    accuracy = {(r["method"], r["stream"].split(":")[0]): r["accuracy"] for r in stored["results"]}
+    assert set(accuracy) == {(m, s) for m in ("source", "bn", "tent") for s in ("pure", "outlier", "mixture")}
+    for scenario in ("pure", "outlier", "mixture"):
+        assert accuracy["tent", scenario] > accuracy["source", scenario]
+    outliers = [r["images_by_group"]["glass_blur"] for r in stored["results"] if r["stream"].startswith("outlier")]
+    assert outliers == [2, 2, 2]
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert (tmp_path / "table.md").read_text().startswith("| method |")
+
+
+def test_the_budget_leaves_out_the_dearest_but_never_the_basics() -> None:
+    seconds = {"source": 5.0, "bn": 5.0, "tent": 20.0, "tea": 60.0, "memo": 900.0}
+    assert _within_budget(seconds, 100) == (
+        ["source", "bn", "tent", "tea"],
+        {"memo": "would take about 900 s of the 100 s there are"},
+    )
+    assert _within_budget(seconds, 1)[0] == ["source", "bn", "tent"]
+    assert _within_budget(seconds, 1000) == (list(seconds), {})
+
+
+def test_methods_and_models_are_listed() -> None:
+    listed = runner.invoke(app, ["methods"], env={"COLUMNS": "200"})
+    assert all(name in listed.output for name in midway.methods.names())
+    shown = runner.invoke(app, ["methods", "show", "tent"])
+    assert "the paper: 1e-3 for CIFAR" in shown.output
+    assert "0.001" in shown.output
+    cards = runner.invoke(app, ["models"], env={"COLUMNS": "200"})
+    assert "wrn16_2.cifar10" in cards.output
+    assert runner.invoke(app, ["--version"]).output.strip() == midway.__version__
+
+
+def test_mistakes_become_one_red_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["midway", "methods", "show", "tnet"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: unknown method 'tnet': did you mean 'tent'?")
+    assert "Traceback" not in error
+
+
+def test_an_unknown_method_stops_the_demo_before_any_work(tmp_path: Path) -> None:
+    answer = runner.invoke(app, ["demo", "--methods", "tent,mitta", "--out", str(tmp_path / "never")])
+    assert isinstance(answer.exception, ValueError)
+    assert not (tmp_path / "never").exists()

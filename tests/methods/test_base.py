@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import midway
+from midway.testing import batches, tiny_network
+
+
+def test_errors_say_what_to_do() -> None:
+    method = midway.Tent(tiny_network())
+    images = batches(1)[0]
+    with pytest.raises(TypeError, match="divide by 255"):
+        method((images * 255).byte())
+    with pytest.raises(ValueError, match=r"\(N, C, H, W\), got \(3, 16, 16\)"):
+        method(images[0])
+    with pytest.raises(ValueError, match="batch is empty"):
+        method(images[:0])
+    with pytest.raises(ValueError, match="takes 3 channels"):
+        method(images[:, :1])
+    with pytest.raises(ValueError, match="unnormalised"):
+        method((images - 0.5) / 0.2)
+    images[7, 0, 0, 0] = float("nan")
+    with pytest.raises(ValueError, match="1 of 12 images hold NaN or Inf, the first at place 7"):
+        method(images)
+    with pytest.raises(TypeError, match=r"torch\.as_tensor"):
+        method(images.numpy())
+
+
+def test_single_images_warn_once_where_batch_statistics_are_used() -> None:
+    image = batches(1, size=1)[0]
+    method = midway.Tent(tiny_network())
+    with pytest.warns(UserWarning, match="single image"):
+        method(image)
+    method(image)  # once is enough
+    midway.Source(tiny_network())(image)
+    midway.Tent(tiny_network("group"))(image)
+
+
+def test_unknown_names_list_the_valid_ones_and_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"did you mean 'tent'\? Valid: .*bn.*source.*tent"):
+        midway.adapt(tiny_network(), "tnet")
+    with pytest.raises(TypeError, match=r"did you mean 'steps'\? Valid: betas, lr, predict, steps"):
+        midway.adapt(tiny_network(), "tent", step=2)
+
+
+def test_a_method_is_not_a_model() -> None:
+    with pytest.raises(TypeError, match="already adapted by Source"):
+        midway.Tent(midway.Source(tiny_network()))
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module, got function"):
+        midway.Source(lambda images: images)  # type: ignore[arg-type]
+
+
+def test_registering_a_taken_name_is_refused() -> None:
+    class Impostor(midway.Source):
+        pass
+
+    with pytest.raises(ValueError, match="'source' is taken"):
+        midway.methods.register(Impostor)
+
+
+def test_state_of_another_method_or_network_is_refused_untouched() -> None:
+    method = midway.Tent(tiny_network())
+    method(batches(1)[0])
+    before = {key: value.clone() for key, value in method.state_dict().items() if isinstance(value, torch.Tensor)}
+    with pytest.raises(ValueError, match="the state is of source, this is tent"):
+        method.load_state_dict(midway.Source(tiny_network()).state_dict())
+    with pytest.raises(ValueError, match="keys differ"):
+        method.load_state_dict(midway.Tent(tiny_network("layer")).state_dict())
+    with pytest.raises(ValueError, match="shapes differ"):
+        method.load_state_dict(midway.Tent(tiny_network(classes=7)).state_dict())
+    after = method.state_dict()
+    assert all(torch.equal(value, after[key]) for key, value in before.items())
+
+
+def test_a_step_that_is_not_finite_is_not_taken() -> None:
+    """A network whose loss explodes on bright images keeps its weights there and goes on afterwards."""
+
+    class Fragile(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = tiny_network()
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.inner(images)
+            return logits * float("nan") if images.mean() > 0.9 else logits
+
+    method = midway.Tent(Fragile())
+    weights = [p.clone() for p in method.model.parameters()]
+    method(torch.ones(4, 3, 16, 16))
+    assert method.diagnostics == {"skipped_steps": 1}
+    assert all(torch.equal(a, b) for a, b in zip(weights, method.model.parameters(), strict=True))
+    method(batches(1)[0])
+    assert not all(torch.equal(a, b) for a, b in zip(weights, method.model.parameters(), strict=True))
+    method.reset()
+    assert method.diagnostics == {}
+
+
+def test_moving_to_another_dtype_takes_the_optimizer_along() -> None:
+    method = midway.Tent(tiny_network())
+    images = batches(2)
+    method(images[0])
+    method.double()
+    assert method(images[1].double()).dtype == torch.float32
+    assert all(state["exp_avg"].dtype == torch.float64 for state in method.optimizer.state.values())
+
+
+def test_snapshot_and_restore_go_back_to_any_moment() -> None:
+    method = midway.Tent(tiny_network(), lr=1e-2)
+    first, second, third = batches(3)
+    method(first)
+    moment = method.snapshot()
+    expected = method(second)
+    method(third)
+    method.restore(moment)
+    assert torch.equal(method(second), expected)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import midway
+from midway.methods.normalization import use_batch_statistics
+from midway.testing import batches, tiny_network
+
+
+def naive_batch_norm(x: Tensor, layer: nn.BatchNorm2d, prior: float) -> Tensor:
+    """The formula, channel by channel: N/(N+n) of the source's moments, n/(N+n) of the batch's."""
+    out = torch.empty_like(x)
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    share = prior / (prior + len(x))
+    for channel in range(x.shape[1]):
+        values = x[:, channel].flatten().tolist()
+        mean = sum(values) / len(values)
+        var = sum((value - mean) ** 2 for value in values) / len(values)
+        mean = share * layer.running_mean[channel].item() + (1 - share) * mean
+        var = share * layer.running_var[channel].item() + (1 - share) * var
+        scale, shift = layer.weight[channel].item(), layer.bias[channel].item()
+        out[:, channel] = (x[:, channel] - mean) / (var + layer.eps) ** 0.5 * scale + shift
+    return out
+
+
+@pytest.mark.parametrize("prior", [0, 1, 16])
+def test_statistics_follow_the_formula(prior: float) -> None:
+    network = tiny_network()
+    images = batches(1)[0]
+    x = images
+    with torch.no_grad():
+        for module in network.children():  # type: ignore[assignment]
+            x = naive_batch_norm(x, module, prior) if isinstance(module, nn.BatchNorm2d) else module(x)
+    torch.testing.assert_close(midway.BN(network, prior=prior)(images), x, rtol=1e-4, atol=1e-4)
+
+
+def test_a_huge_prior_is_the_source_and_a_tiny_one_is_the_batch() -> None:
+    network, images = tiny_network(), batches(1)[0]
+    source, batch = midway.Source(network)(images), midway.BN(network)(images)
+    torch.testing.assert_close(midway.BN(network, prior=1e12)(images), source)
+    torch.testing.assert_close(midway.BN(network, prior=1e-9)(images), batch, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(source, batch, atol=1e-2)
+
+
+def test_networks_without_running_statistics_earn_a_warning() -> None:
+    with pytest.warns(UserWarning, match="BN changes nothing here"):
+        method = midway.BN(tiny_network("group"))
+    images = batches(1)[0]
+    assert torch.equal(method(images), midway.Source(tiny_network("group"))(images))
+
+
+def test_negative_prior_is_refused() -> None:
+    with pytest.raises(ValueError, match="prior must be 0 or a number of images, got -1"):
+        midway.BN(tiny_network(), prior=-1)
+
+
+def test_a_failing_forward_puts_the_source_statistics_back() -> None:
+    method = midway.BN(tiny_network(), prior=16)
+    before = {key: value.clone() for key, value in method.model.state_dict().items()}
+    first = next(module for module in method.model.modules() if isinstance(module, nn.BatchNorm2d))
+    first.weight = None  # type: ignore[assignment]
+    first.bias = nn.Parameter(torch.zeros(99), requires_grad=False)
+    with pytest.raises(RuntimeError):
+        method(batches(1)[0])
+    assert torch.equal(method.model.state_dict()["1.running_mean"], before["1.running_mean"])
+
+
+def test_instance_norm_loses_its_running_statistics() -> None:
+    layer = nn.InstanceNorm2d(2, affine=True, track_running_stats=True).eval()
+    x = torch.rand(3, 2, 5, 5) * 4 + 2
+    assert use_batch_statistics(layer) == 1
+    torch.testing.assert_close(layer(x).mean(dim=(2, 3)), torch.zeros(3, 2), atol=1e-5, rtol=0)
