@@ -43,7 +43,7 @@ class Recipe:
 
     depth: int = 16
     width: int = 2
-    crops: tuple[tuple[int, int], ...] = ((16, 24), (7, 28), (13, 32))  # (epochs, pixels)
+    crops: tuple[tuple[int, int], ...] = ((16, 24), (12, 28), (8, 32))  # (epochs, pixels)
     batch_size: int = 128
     peak_lr: float = 0.2
     warmup: float = 0.2  # share of the steps in which the learning rate rises

@@ -16,12 +16,14 @@ Example:
 from midway import data, functional, methods, metrics, models, streams
 from midway.bench import Result, evaluate
 from midway.data import corrupt
-from midway.methods import BN, Method, Source, Tent, adapt
+from midway.methods import BN, MITA, TEA, Method, Source, Tent, adapt
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BN",
+    "MITA",
+    "TEA",
     "Method",
     "Result",
     "Source",

@@ -22,3 +22,23 @@ def entropy(logits: Tensor) -> Tensor:
     """
     log_probabilities = logits.log_softmax(dim=1)
     return -(log_probabilities.exp() * log_probabilities).sum(dim=1)
+
+
+def free_energy(logits: Tensor) -> Tensor:
+    """Free energy of a classifier read as an energy-based model, E(x) = -log sum_y exp f(x)[y]; one value an image.
+
+    Low energy means that the model finds the image likely (MITA, eq. 7).
+
+    Args:
+        logits: (N, C).
+
+    Returns:
+        (N,).
+
+    Example:
+        >>> import torch
+        >>> from midway.functional import free_energy
+        >>> free_energy(torch.tensor([[0.0, 0.0]])).exp()
+        tensor([0.5000])
+    """
+    return -logits.logsumexp(dim=1)

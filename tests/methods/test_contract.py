@@ -18,6 +18,11 @@ def variants() -> list[tuple[str, dict[str, object]]]:
     special: list[tuple[str, dict[str, object]]] = [
         ("bn", {"prior": 16}),
         ("tent", {"steps": 3, "predict": "after"}),
+        ("tea", {"steps": 2, "langevin_steps": 1, "langevin_noise": None, "langevin_clip": 0.1}),
+        ("mita", {"data_model": "fresh", "data_steps": 2}),
+        ("mita", {"data_model": "same"}),
+        ("mita", {"adapt_data": False}),
+        ("mita", {"adapt_model": False}),
     ]
     return [(name, {}) for name in midway.methods.names()] + special
 

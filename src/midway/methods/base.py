@@ -7,13 +7,14 @@ import inspect
 import math
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor, nn
 
+from midway.methods.descent import descend
 from midway.methods.normalization import uses_batch_statistics
 from midway.methods.state import capture, put_back, same_structure, to_each_tensor
 
@@ -139,25 +140,23 @@ class Method(nn.Module, metaclass=_Sealed):
             logits = self.step(images.contiguous(memory_format=self.memory_format))
         return logits.detach().float()
 
-    def descend(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> bool:
-        """Take one optimiser step down a loss, unless the loss or its gradient is not finite.
+    def descend(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
+        """Take one optimiser step down a loss, or down a sum of terms, unless it is not finite.
 
         A step that would poison the weights is not taken but counted in ``diagnostics["skipped_steps"]``.
 
         Returns:
             Whether the step was taken.
         """
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm([loss.detach(), *gradients])
-        taken = math.isfinite(norm.item())
-        if taken:
-            optimizer.step()
-        else:
-            self.diagnostics["skipped_steps"] = self.diagnostics.get("skipped_steps", 0) + 1
-        optimizer.zero_grad(set_to_none=True)
+        taken = descend(loss, optimizer)
+        if not taken:
+            self.count("skipped_steps")
         return taken
+
+    def count(self, event: str, times: int = 1) -> None:
+        """Add to a counter in the diagnostics."""
+        if times:
+            self.diagnostics[event] = self.diagnostics.get(event, 0) + times
 
     # ---- state -------------------------------------------------------------------------------------------------------
 

@@ -58,12 +58,11 @@ def to_each_tensor(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Change every tensor within a piece of state, for example its device."""
     if isinstance(value, Tensor):
         return change(value)
-    if isinstance(value, torch.optim.Optimizer):
-        for state in value.state.values():
-            state.update({key: to_each_tensor(item, change) if key != "step" else item for key, item in state.items()})
+    if hasattr(value, "load_state_dict"):
+        value.load_state_dict(to_each_tensor(value.state_dict(), change))
         return value
-    if isinstance(value, Mapping):
-        return {key: to_each_tensor(item, change) for key, item in value.items()}
+    if isinstance(value, Mapping):  # the step counts of torch's optimisers stay on the CPU
+        return {key: item if key == "step" else to_each_tensor(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(to_each_tensor(item, change) for item in value)
     return value

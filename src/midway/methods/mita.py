@@ -1,0 +1,184 @@
+"""MITA: model and data meet in the middle (Yuan et al., 2024)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from midway.methods.base import About, Method
+from midway.methods.normalization import use_batch_statistics
+from midway.methods.parameters import freeze_all_but, norm_affine
+from midway.methods.precision import Precision, use_bf16
+from midway.methods.tea import EnergyModel, ModelAda
+from midway.sampling import Randomness, ReplayBuffer, Walk, langevin
+
+DataModel = Literal["persistent", "fresh", "same"]
+
+
+def data_ada(energy: EnergyModel, images: Tensor, *, steps: int, step_size: float) -> Walk:
+    """Algorithm 2: pull the data to the model, Td noiseless Langevin steps from the images themselves (eq. 9)."""
+    return langevin(energy, images, steps=steps, step_size=step_size, noise=0)
+
+
+class MITA(Method):
+    """Model and images move towards each other, both downhill on the model's energy (Algorithm 3).
+
+    The predictor theta' is adapted to the batch by N steps of contrastive divergence, which keeps its sense of classes.
+    A second model, the data model, is adapted longer (N~ steps): it knows better what the images look like. The images
+    take Td steps down the data model's energy, and the predictor answers the moved images. Model adaptation always
+    sees the original images, so moving them changes neither model's path.
+
+    Args:
+        model: The classifier to adapt.
+        predictor_steps: N, updates of the predictor a batch.
+        data_model_steps: N~, updates of the data model a batch (the paper: more than N).
+        langevin_steps: T, steps of the chains in each update.
+        langevin_step_size: Alpha; a move is alpha / 2 times the gradient.
+        langevin_noise: Standard deviation of the chains' noise; None is the paper's sqrt(alpha).
+        langevin_clip: Largest entry of the chains' gradient; None does not clip.
+        data_steps: Td, moves of the images.
+        data_step_size: Alpha_d, for images in [0, 1].
+        data_model: ``"persistent"``: the data model lives from batch to batch with its own weights, optimiser and
+            chains, as in the paper. ``"fresh"``: it starts from the predictor in every batch, takes the N~ - N further
+            steps and is thrown away. ``"same"``: the predictor itself (the paper's MITA_Same).
+        adapt_data: False leaves the images as they are (MITA without D, which is TEA).
+        adapt_model: False moves the images down the source's energy and lets the source answer (MITA without M).
+        lr: Step size of Adam.
+        betas: Averaging of Adam's moments.
+        buffer_size: Number of chains of each model.
+        reinit_probability: Share of chains that start afresh.
+        precision: ``"float32"``, ``"bf16"``, or ``"auto"``: bf16 where the machine is fast at it.
+        seed: Seed of chains and noise.
+
+    Attributes:
+        adapted_images: The last batch as the predictor saw it.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.MITA(midway.models.create("resnet20"))
+        >>> images = torch.rand(8, 3, 32, 32)
+        >>> adapted(images).shape
+        torch.Size([8, 10])
+        >>> (adapted.adapted_images - images).abs().max() > 0
+        tensor(True)
+    """
+
+    about = About(
+        name="mita",
+        title="MITA",
+        paper="Yuan et al., 2024",
+        paradigm="mutual",
+        moves="norm scales and shifts, images",
+        answers="after",
+        passes="(N + N~) (T + 2) + Td + 1 F, (N + N~) (T + 2) + Td B",
+        needs=("norm layers",),
+        aligns_each_image=True,
+    )
+    evolving = ("predictor_ada", "data_model_ada", "randomness", "adapted_images")
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        predictor_steps: int = 1,
+        data_model_steps: int = 4,
+        langevin_steps: int = 1,
+        langevin_step_size: float = 0.2,
+        langevin_noise: float | None = 0.01,
+        langevin_clip: float | None = None,
+        data_steps: int = 1,
+        data_step_size: float = 0.02,
+        data_model: DataModel = "persistent",
+        adapt_data: bool = True,
+        adapt_model: bool = True,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        buffer_size: int = 10_000,
+        reinit_probability: float = 0.05,
+        precision: Precision = "float32",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model)
+        if data_model not in ("persistent", "fresh", "same"):
+            raise ValueError(f"data_model must be 'persistent', 'fresh' or 'same', got {data_model!r}.")
+        if predictor_steps < 1 or data_model_steps < 1 or data_steps < 1:
+            raise ValueError(
+                "predictor_steps, data_model_steps and data_steps must be at least 1, got "
+                f"{predictor_steps}, {data_model_steps} and {data_steps}; turn parts off with adapt_model and adapt_data."
+            )
+        if data_model == "fresh" and data_model_steps < predictor_steps:
+            raise ValueError(
+                f"a fresh data model goes on from the predictor: data_model_steps ({data_model_steps}) "
+                f"must be at least predictor_steps ({predictor_steps})."
+            )
+        use_bf16(precision, torch.device("cpu"))  # an unknown precision is refused here, not at the first batch
+        self.predictor_steps, self.data_model_steps = predictor_steps, data_model_steps
+        self.data_steps, self.data_step_size = data_steps, data_step_size
+        self.fresh = data_model == "fresh"
+        self.adapt_data = adapt_data
+        self.adapted_images: Tensor | None = None
+        self.randomness = Randomness(seed)
+        if adapt_model:
+            use_batch_statistics(self.model)
+            freeze_all_but(self.model, norm_affine(self.model))
+        two_models = adapt_model and adapt_data and data_model != "same"
+        self.data_model = _twin(self.model) if two_models else self.model
+        self.predictor_energy = EnergyModel(self.model, precision)
+        self.data_energy = EnergyModel(self.data_model, precision)
+
+        def model_ada(energy: EnergyModel) -> ModelAda:
+            return ModelAda(
+                energy,
+                [p for p in energy.network.parameters() if p.requires_grad],
+                lr=lr,
+                betas=betas,
+                langevin_steps=langevin_steps,
+                langevin_step_size=langevin_step_size,
+                langevin_noise=langevin_noise,
+                langevin_clip=langevin_clip,
+                buffer=ReplayBuffer(capacity=buffer_size, reinit_probability=reinit_probability),
+                randomness=self.randomness,
+            )
+
+        self.predictor_ada = model_ada(self.predictor_energy) if adapt_model else None
+        self.data_model_ada = model_ada(self.data_energy) if two_models else None
+
+    def step(self, images: Tensor) -> Tensor:
+        """Algorithm 3: both models adapt to x, x moves to the data model, the predictor answers x'."""
+        if self.predictor_ada is not None:  # theta' = ModelAda(theta, x), N steps
+            for _ in range(self.predictor_steps):
+                self.predictor_ada.step(images).note(self)
+        if self.data_model_ada is not None:  # theta~' = ModelAda(theta~, x), N~ steps
+            if self.fresh:
+                self._start_from_the_predictor()
+            for _ in range(self.data_model_steps - self.predictor_steps * self.fresh):
+                self.data_model_ada.step(images).note(self, of="data_model_")
+        self.adapted_images = self._move(images) if self.adapt_data else images
+        with torch.no_grad():
+            return self.predictor_energy.logits(self.adapted_images)
+
+    def _move(self, images: Tensor) -> Tensor:
+        """x' = DataAda(theta~', x)."""
+        moved, stalled = data_ada(self.data_energy, images, steps=self.data_steps, step_size=self.data_step_size)
+        self.count("stalled_moves", stalled)
+        self.diagnostics["data_move"] = (moved - images).flatten(1).norm(dim=1).mean().item()
+        return moved
+
+    def _start_from_the_predictor(self) -> None:
+        """Give the data model the predictor's weights, optimiser and chains."""
+        assert self.predictor_ada is not None
+        assert self.data_model_ada is not None
+        with torch.no_grad():
+            for mine, theirs in zip(self.data_model.parameters(), self.model.parameters(), strict=True):
+                if mine.requires_grad:
+                    mine.copy_(theirs)
+        self.data_model_ada.load_state_dict(copy.deepcopy(self.predictor_ada.state_dict()))
+
+
+def _twin(model: nn.Module) -> nn.Module:
+    """Copy what moves and share what is frozen: the second model costs only its scales and shifts."""
+    frozen = {id(parameter): parameter for parameter in model.parameters() if not parameter.requires_grad}
+    return copy.deepcopy(model, memo=frozen)

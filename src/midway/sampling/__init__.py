@@ -1,0 +1,7 @@
+"""Drawing images from the distribution of a model."""
+
+from midway.sampling.langevin import Energy, Walk, langevin
+from midway.sampling.randomness import Randomness
+from midway.sampling.replay import ReplayBuffer
+
+__all__ = ["Energy", "Randomness", "ReplayBuffer", "Walk", "langevin"]

@@ -1,0 +1,209 @@
+"""TEA and MITA against a second implementation, written plainly from the paper's algorithms."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import midway
+from midway.sampling import ReplayBuffer
+from midway.testing import Norm, batches, tiny_network
+
+LR, STEP, NOISE, CHAINS, REINIT = 1e-2, 0.2, 0.01, 40, 0.25
+
+
+def energy(model: nn.Module, x: Tensor) -> Tensor:
+    return -torch.log(torch.exp(model(x)).sum(dim=1))
+
+
+class Plain:
+    """Algorithms 1 to 3: train-mode BatchNorm, a chain buffer of its own for each model, one graph for both energies."""
+
+    def __init__(self, network: nn.Module, seed: int, n: int, n_data: int, t: int, td: int, a_d: float) -> None:
+        self.models = {"predictor": network.train(), "data": copy.deepcopy(network).train()}
+        self.steps = {"predictor": n, "data": n_data}
+        self.optimizers = {
+            name: torch.optim.Adam(
+                [p for m in model.modules() if "Norm" in type(m).__name__ for p in m.parameters()], lr=LR
+            )
+            for name, model in self.models.items()
+        }
+        self.buffers = {name: ReplayBuffer(capacity=CHAINS, reinit_probability=REINIT) for name in self.models}
+        self.generator = torch.Generator().manual_seed(seed)
+        self.t, self.td, self.a_d = t, td, a_d
+
+    def model_ada(self, name: str, images: Tensor) -> None:
+        model, buffer = self.models[name], self.buffers[name]
+        for _ in range(self.steps[name]):
+            places, x = buffer.draw(images, self.generator)
+            for _ in range(self.t):
+                x = x.detach().requires_grad_()
+                gradient = torch.autograd.grad(energy(model, x).sum(), x)[0]
+                noise = torch.empty_like(x).normal_(generator=self.generator)
+                x = x - STEP / 2 * gradient + NOISE * noise
+            buffer.put(places, x)
+            loss = energy(model, images).mean() - energy(model, x.detach()).mean()
+            self.optimizers[name].zero_grad()
+            loss.backward()
+            self.optimizers[name].step()
+
+    def __call__(self, images: Tensor) -> Tensor:
+        images = images.contiguous(memory_format=torch.channels_last)
+        self.model_ada("predictor", images)
+        self.model_ada("data", images)
+        x = images
+        for _ in range(self.td):
+            x = x.detach().requires_grad_()
+            x = x - self.a_d / 2 * torch.autograd.grad(energy(self.models["data"], x).sum(), x)[0]
+        with torch.no_grad():
+            logits: Tensor = self.models["predictor"](x)
+        return logits
+
+
+SHARED: dict[str, Any] = {
+    "langevin_step_size": STEP,
+    "langevin_noise": NOISE,
+    "lr": LR,
+    "buffer_size": CHAINS,
+    "reinit_probability": REINIT,
+    "seed": 4,
+}
+
+
+def test_mita_agrees_with_the_plain_implementation_over_batches() -> None:
+    plain = Plain(tiny_network(), seed=4, n=1, n_data=3, t=2, td=2, a_d=0.5)
+    mita = midway.MITA(tiny_network(), data_model_steps=3, langevin_steps=2, data_steps=2, data_step_size=0.5, **SHARED)
+    for images in batches(4):
+        torch.testing.assert_close(mita(images), plain(images), rtol=1e-3, atol=1e-4)
+
+
+def test_tea_agrees_with_the_plain_implementation_over_batches() -> None:
+    plain = Plain(tiny_network(), seed=4, n=2, n_data=0, t=3, td=0, a_d=0.0)
+    tea = midway.TEA(tiny_network(), steps=2, langevin_steps=3, **SHARED)
+    for images in batches(4):
+        torch.testing.assert_close(tea(images), plain(images), rtol=1e-3, atol=1e-4)
+
+
+def test_without_data_is_tea() -> None:
+    tea = midway.TEA(tiny_network(), steps=2, langevin_steps=2, **SHARED)
+    mita = midway.MITA(tiny_network(), predictor_steps=2, langevin_steps=2, adapt_data=False, **SHARED)
+    for images in batches(3):
+        assert torch.equal(mita(images), tea(images))
+
+
+def test_without_model_the_source_answers_images_moved_down_its_energy() -> None:
+    network, images = tiny_network(), batches(1)[0]
+    mita = midway.MITA(network, adapt_model=False, data_step_size=0.5)
+    x = images.clone().requires_grad_()
+    moved = images - 0.25 * torch.autograd.grad(energy(network, x).sum(), x)[0]
+    torch.testing.assert_close(mita(images), network(moved).detach())
+    assert mita.adapted_images is not None
+    torch.testing.assert_close(mita.adapted_images, moved)
+
+
+def test_same_uses_one_model_and_takes_no_further_steps() -> None:
+    mita = midway.MITA(tiny_network(), data_model="same", data_step_size=0.5, langevin_steps=2, **SHARED)
+    tea = midway.TEA(tiny_network(), langevin_steps=2, **SHARED)
+    images = batches(1)[0]
+    logits = mita(images)
+    tea(images)
+    x = images.contiguous(memory_format=torch.channels_last).requires_grad_()
+    moved = x.detach() - 0.25 * torch.autograd.grad(energy(tea.model, x).sum(), x)[0]
+    with torch.no_grad():
+        torch.testing.assert_close(logits, tea.model(moved))
+    assert mita.data_model is mita.model
+
+
+def test_a_fresh_data_model_goes_on_from_the_predictor() -> None:
+    """With as many steps as the predictor takes it is the predictor, so the answers are those of same."""
+    fresh = midway.MITA(tiny_network(), data_model="fresh", data_model_steps=2, predictor_steps=2, **SHARED)
+    same = midway.MITA(tiny_network(), data_model="same", predictor_steps=2, **SHARED)
+    for images in batches(3):
+        assert torch.equal(fresh(images), same(images))
+    longer = midway.MITA(tiny_network(), data_model="fresh", data_model_steps=4, predictor_steps=2, **SHARED)
+    images = batches(1)[0]
+    assert not torch.equal(longer(images), midway.MITA(tiny_network(), data_model="same", **SHARED)(images))
+
+
+def test_moving_images_never_changes_the_models_path() -> None:
+    still, moving = (midway.MITA(tiny_network(), data_step_size=size, **SHARED) for size in (0.0, 5.0))
+    for images in batches(3):
+        still(images)
+        moving(images)
+    for a, b in zip(still.parameters(), moving.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_second_model_shares_what_is_frozen() -> None:
+    mita = midway.MITA(tiny_network())
+    pairs = zip(mita.model.named_parameters(), mita.data_model.named_parameters(), strict=True)
+    shared = {name: mine.data_ptr() == theirs.data_ptr() for (name, mine), (_, theirs) in pairs}
+    assert shared == {name: name.split(".")[0] not in ("1", "4") for name in shared}
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer", "group", "instance"])
+def test_every_norm_one_channel_and_large_images(norm: Norm) -> None:
+    for channels, side in ((1, 16), (3, 64)):
+        mita = midway.MITA(tiny_network(norm, channels=channels))
+        images = batches(1, channels=channels, side=side)[0]
+        assert mita(images).isfinite().all()
+        assert mita.adapted_images is not None
+        assert mita.adapted_images.shape == images.shape
+
+
+def test_permuting_the_batch_permutes_the_answers() -> None:
+    """The chains are no part of the batch, so the same chains meet the permuted images."""
+    images = batches(1)[0]
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    straight, permuted = (midway.MITA(tiny_network(), data_step_size=0.5, **SHARED) for _ in range(2))
+    torch.testing.assert_close(straight(images)[order], permuted(images[order]), rtol=1e-3, atol=1e-4)
+
+
+def test_diagnostics_tell_energies_gap_and_move() -> None:
+    mita = midway.MITA(tiny_network(), data_step_size=0.5)
+    images = batches(1)[0]
+    mita(images)
+    seen = mita.diagnostics
+    assert seen["energy_gap"] == pytest.approx(seen["energy_images"] - seen["energy_samples"])
+    assert {"data_model_energy_images", "data_model_energy_samples", "data_model_energy_gap"} < set(seen)
+    assert mita.adapted_images is not None
+    assert seen["data_move"] == pytest.approx((mita.adapted_images - images).flatten(1).norm(dim=1).mean().item())
+    assert "skipped_steps" not in seen
+
+
+def test_diverging_sampling_neither_poisons_the_model_nor_the_answer() -> None:
+    """A huge Langevin step throws chains to infinity: steps are skipped, the batch is answered from the last state."""
+    mita = midway.MITA(tiny_network("layer"), langevin_steps=3, langevin_step_size=1e38, langevin_noise=1e38)
+    images = batches(1)[0]
+    logits = mita(images)
+    assert logits.isfinite().all()
+    assert mita.diagnostics["skipped_steps"] > 0
+    assert all(p.isfinite().all() for p in mita.parameters())
+
+
+def test_bf16_is_close_and_refused_by_a_wrong_name() -> None:
+    images = batches(1)[0]
+    exact, rough = (midway.MITA(tiny_network(), precision=precision) for precision in ("float32", "bf16"))
+    difference = (exact(images) - rough(images)).abs().max()
+    assert 0 < difference < 0.1
+    assert rough(images).dtype == torch.float32
+    assert all(p.dtype == torch.float32 for p in rough.parameters())
+    with pytest.raises(ValueError, match="precision must be"):
+        midway.MITA(tiny_network(), precision="fp8")  # type: ignore[arg-type]
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="must be at least 1, got 0, 4 and 1"):
+        midway.MITA(tiny_network(), predictor_steps=0)
+    with pytest.raises(ValueError, match="data_model must be"):
+        midway.MITA(tiny_network(), data_model="other")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="goes on from the predictor"):
+        midway.MITA(tiny_network(), data_model="fresh", predictor_steps=3, data_model_steps=2)
+    with pytest.raises(ValueError, match="langevin_steps must be 0 or more"):
+        midway.TEA(tiny_network(), langevin_steps=-1)
+    with pytest.raises(ValueError, match="steps must be at least 1"):
+        midway.TEA(tiny_network(), steps=0)
