@@ -195,7 +195,7 @@ def export(model: torch.nn.Module, recipe: Recipe, data: Path | None, folder: Pa
     card = Card(
         name=NAME,
         architecture="wide_resnet",
-        arguments={"depth": recipe.depth, "width": recipe.width, "classes": 10, "mean": MEAN, "std": STD},
+        arguments={"depth": recipe.depth, "width": recipe.width, "classes": 10, "mean": list(MEAN), "std": list(STD)},
         file=file.name,
         sha256=sha256(file),
         data="CIFAR-10 training set, 50,000 images",

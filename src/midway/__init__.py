@@ -13,10 +13,11 @@ Example:
     True
 """
 
-from midway import data, functional, methods, metrics, models, streams
+from midway import data, functional, methods, metrics, models, sampling, streams
 from midway.bench import Result, evaluate
 from midway.data import corrupt
 from midway.methods import BN, MITA, TEA, Method, Source, Tent, adapt
+from midway.sampling import sample_images
 
 __version__ = "0.1.0"
 
@@ -37,5 +38,7 @@ __all__ = [
     "methods",
     "metrics",
     "models",
+    "sample_images",
+    "sampling",
     "streams",
 ]

@@ -2,88 +2,44 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 import torch
+from plain_mita import PlainMITA
 from torch import Tensor, nn
 
 import midway
-from midway.sampling import ReplayBuffer
 from midway.testing import Norm, batches, tiny_network
 
-LR, STEP, NOISE, CHAINS, REINIT = 1e-2, 0.2, 0.01, 40, 0.25
+SHARED: dict[str, Any] = {
+    "langevin_step_size": 0.2,
+    "langevin_noise": 0.01,
+    "lr": 1e-2,
+    "buffer_size": 40,
+    "reinit_probability": 0.25,
+    "seed": 4,
+}
 
 
 def energy(model: nn.Module, x: Tensor) -> Tensor:
     return -torch.log(torch.exp(model(x)).sum(dim=1))
 
 
-class Plain:
-    """Algorithms 1 to 3: train-mode BatchNorm, a chain buffer of its own for each model, one graph for both energies."""
-
-    def __init__(self, network: nn.Module, seed: int, n: int, n_data: int, t: int, td: int, a_d: float) -> None:
-        self.models = {"predictor": network.train(), "data": copy.deepcopy(network).train()}
-        self.steps = {"predictor": n, "data": n_data}
-        self.optimizers = {
-            name: torch.optim.Adam(
-                [p for m in model.modules() if "Norm" in type(m).__name__ for p in m.parameters()], lr=LR
-            )
-            for name, model in self.models.items()
-        }
-        self.buffers = {name: ReplayBuffer(capacity=CHAINS, reinit_probability=REINIT) for name in self.models}
-        self.generator = torch.Generator().manual_seed(seed)
-        self.t, self.td, self.a_d = t, td, a_d
-
-    def model_ada(self, name: str, images: Tensor) -> None:
-        model, buffer = self.models[name], self.buffers[name]
-        for _ in range(self.steps[name]):
-            places, x = buffer.draw(images, self.generator)
-            for _ in range(self.t):
-                x = x.detach().requires_grad_()
-                gradient = torch.autograd.grad(energy(model, x).sum(), x)[0]
-                noise = torch.empty_like(x).normal_(generator=self.generator)
-                x = x - STEP / 2 * gradient + NOISE * noise
-            buffer.put(places, x)
-            loss = energy(model, images).mean() - energy(model, x.detach()).mean()
-            self.optimizers[name].zero_grad()
-            loss.backward()
-            self.optimizers[name].step()
-
-    def __call__(self, images: Tensor) -> Tensor:
-        images = images.contiguous(memory_format=torch.channels_last)
-        self.model_ada("predictor", images)
-        self.model_ada("data", images)
-        x = images
-        for _ in range(self.td):
-            x = x.detach().requires_grad_()
-            x = x - self.a_d / 2 * torch.autograd.grad(energy(self.models["data"], x).sum(), x)[0]
-        with torch.no_grad():
-            logits: Tensor = self.models["predictor"](x)
-        return logits
-
-
-SHARED: dict[str, Any] = {
-    "langevin_step_size": STEP,
-    "langevin_noise": NOISE,
-    "lr": LR,
-    "buffer_size": CHAINS,
-    "reinit_probability": REINIT,
-    "seed": 4,
-}
-
-
 def test_mita_agrees_with_the_plain_implementation_over_batches() -> None:
-    plain = Plain(tiny_network(), seed=4, n=1, n_data=3, t=2, td=2, a_d=0.5)
-    mita = midway.MITA(tiny_network(), data_model_steps=3, langevin_steps=2, data_steps=2, data_step_size=0.5, **SHARED)
+    settings = SHARED | {"data_model_steps": 3, "langevin_steps": 2, "data_steps": 2, "data_step_size": 0.5}
+    plain = PlainMITA(tiny_network(), like=torch.channels_last, **settings)
+    mita = midway.MITA(tiny_network(), **settings)
     for images in batches(4):
         torch.testing.assert_close(mita(images), plain(images), rtol=1e-3, atol=1e-4)
 
 
 def test_tea_agrees_with_the_plain_implementation_over_batches() -> None:
-    plain = Plain(tiny_network(), seed=4, n=2, n_data=0, t=3, td=0, a_d=0.0)
-    tea = midway.TEA(tiny_network(), steps=2, langevin_steps=3, **SHARED)
+    settings = SHARED | {"langevin_steps": 3}
+    plain = PlainMITA(
+        tiny_network(), like=torch.channels_last, predictor_steps=2, data_model_steps=0, data_steps=0, **settings
+    )
+    tea = midway.TEA(tiny_network(), steps=2, **settings)
     for images in batches(4):
         torch.testing.assert_close(tea(images), plain(images), rtol=1e-3, atol=1e-4)
 

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import midway
 from midway.functional import free_energy
-from midway.sampling import Randomness, ReplayBuffer, langevin
+from midway.sampling import Randomness, ReplayBuffer, langevin, sample_images
+from midway.testing import tiny_network
 
 WEIGHT = torch.tensor([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.0]])  # three classes, images of one row of two pixels
 
@@ -158,3 +160,19 @@ def test_randomness_resumes_where_it_was() -> None:
     assert torch.equal(torch.rand(3, generator=two.on(cpu)), expected)
     two.load_state_dict(Randomness(5).state_dict())
     assert torch.equal(torch.rand(3, generator=two.on(cpu)), torch.rand(3, generator=Randomness(5).on(cpu)))
+
+
+def test_sample_images_walks_from_noise_and_changes_nothing() -> None:
+    network = tiny_network()
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    drawn = sample_images(network, 5, shape=(3, 12, 10), steps=3, seed=2)
+    assert drawn.shape == (5, 3, 12, 10)
+    assert 0 <= drawn.min() < drawn.max() <= 1
+    assert torch.equal(drawn, sample_images(network, 5, shape=(3, 12, 10), steps=3, seed=2))
+    assert not torch.equal(drawn, sample_images(network, 5, shape=(3, 12, 10), steps=3, seed=3))
+    assert all(torch.equal(value, network.state_dict()[key]) for key, value in before.items())
+    source = midway.Source(network)
+    assert torch.equal(drawn, sample_images(source, 5, shape=(3, 12, 10), steps=3, seed=2))
+    start = sample_images(network, 64, steps=0)
+    lower = free_energy(network(sample_images(network, 64, steps=20, noise=0))).mean()
+    assert lower < free_energy(network(start)).mean()

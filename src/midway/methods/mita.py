@@ -107,7 +107,8 @@ class MITA(Method):
         if predictor_steps < 1 or data_model_steps < 1 or data_steps < 1:
             raise ValueError(
                 "predictor_steps, data_model_steps and data_steps must be at least 1, got "
-                f"{predictor_steps}, {data_model_steps} and {data_steps}; turn parts off with adapt_model and adapt_data."
+                f"{predictor_steps}, {data_model_steps} and {data_steps}; "
+                "turn parts off with adapt_model and adapt_data."
             )
         if data_model == "fresh" and data_model_steps < predictor_steps:
             raise ValueError(
@@ -161,7 +162,7 @@ class MITA(Method):
             return self.predictor_energy.logits(self.adapted_images)
 
     def _move(self, images: Tensor) -> Tensor:
-        """x' = DataAda(theta~', x)."""
+        """Move the images: x' = DataAda(theta~', x)."""
         moved, stalled = data_ada(self.data_energy, images, steps=self.data_steps, step_size=self.data_step_size)
         self.count("stalled_moves", stalled)
         self.diagnostics["data_move"] = (moved - images).flatten(1).norm(dim=1).mean().item()

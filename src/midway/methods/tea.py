@@ -114,16 +114,16 @@ class ModelAda:
     def step(self, images: Tensor) -> Contrast:
         """Take one of the N steps and say what happened."""
         sampled, stalled = self.sample(images)
-        seen: list[float] = []
+        energies: list[float] = []
 
         def contrast() -> Iterator[Tensor]:  # eq. 3, one graph in memory at a time
             for sign, x in ((1, images), (-1, sampled)):
                 mean = self.energy(x).mean()
-                seen.append(mean.item())
+                energies.append(mean.item())
                 yield sign * mean
 
         taken = descend(contrast(), self.optimizer)
-        return Contrast(*seen, taken, stalled)
+        return Contrast(energies[0], energies[1], taken, stalled)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimiser's state and the chains (the weights are the network's)."""

@@ -65,8 +65,8 @@ class ReplayBuffer:
         """
         if self._images is not None and self._images.shape[1:] != like.shape[1:]:
             raise ValueError(
-                f"the replay buffer holds images of shape {tuple(self._images.shape[1:])}, got {tuple(like.shape[1:])}: "
-                "reset the method before images of another size."
+                f"the replay buffer holds images of shape {tuple(self._images.shape[1:])}, "
+                f"got {tuple(like.shape[1:])}: reset the method before images of another size."
             )
         count, device = len(like), like.device
         places = torch.randint(self.capacity, (count,), generator=generator, device=device)
