@@ -29,8 +29,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import midway
+from midway.checksum import file_digest
 from midway.models import Card, WideResNet
-from midway.models.checkpoints import sha256
 
 NAME = "wrn16_2.cifar10"
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
@@ -197,7 +197,7 @@ def export(model: torch.nn.Module, recipe: Recipe, data: Path | None, folder: Pa
         architecture="wide_resnet",
         arguments={"depth": recipe.depth, "width": recipe.width, "classes": 10, "mean": list(MEAN), "std": list(STD)},
         file=file.name,
-        sha256=sha256(file),
+        sha256=file_digest(file),
         data="CIFAR-10 training set, 50,000 images",
         recipe=f"recipes/train_cifar10.py: {recipe}",
         seed=recipe.seed,

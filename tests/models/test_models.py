@@ -10,9 +10,9 @@ from torch import nn
 
 import midway
 from midway import models
+from midway.checksum import file_digest
 from midway.models import CheckpointError, CifarResNet, Normalize, WideResNet
 from midway.models.card import ASSETS, Card
-from midway.models.checkpoints import sha256
 from midway.models.zoo import _load_card
 
 SHARED_WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
@@ -173,7 +173,7 @@ def test_a_checkpoint_that_does_not_match_its_card_is_refused(tmp_path: Path, mo
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     facts = {"depth": 10, "width": 1, "classes": 5}
     card = Card("small.toy", "wide_resnet", facts, "weights.safetensors", "", "-", "-", 0, 0.0, "-", "-", ())
-    right = Card(**{**card.__dict__, "sha256": sha256(card.path)})
+    right = Card(**{**card.__dict__, "sha256": file_digest(card.path)})
     images = torch.rand(1, 3, 32, 32)
     assert torch.equal(_load_card(right)(images), network(images))
     with pytest.raises(CheckpointError, match="its card says"):

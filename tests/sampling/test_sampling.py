@@ -88,7 +88,7 @@ def test_a_walk_changes_neither_its_start_nor_gradients_of_weights() -> None:
 
 
 @given(count=st.integers(1, 6), steps=st.integers(0, 3))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_an_images_walk_does_not_depend_on_the_rest_of_the_batch(count: int, steps: int) -> None:
     x = torch.rand(count, 1, 1, 2, generator=torch.Generator().manual_seed(count))
     together = langevin(linear_energy, x, steps=steps, step_size=0.5, noise=0).images

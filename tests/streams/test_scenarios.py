@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -41,7 +43,7 @@ def test_the_share_of_a_is_as_near_as_whole_images_allow(count: int, batch_size:
     assert np.array_equal(group, again)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(count=st.integers(2, 60), batch_size=st.integers(1, 25), seed=st.integers(0, 3))
 def test_streams_keep_order_labels_and_pixels(count: int, batch_size: int, seed: int) -> None:
     data = toy(count)
@@ -113,3 +115,17 @@ def test_errors_say_what_is_wrong() -> None:
     small, large = np.zeros((2, 4, 4, 3), np.uint8), np.zeros((2, 8, 8, 3), np.uint8)
     with pytest.raises(ValueError, match="different sizes"):
         Stream({"small": small, "large": large}, np.zeros(2, np.int64), order=[0, 1], group=[0, 1])
+
+
+def test_two_corruptions_of_a_stored_set_make_a_mixture(tmp_path: Path) -> None:
+    folder = midway.data.make_corrupted(toy(8), tmp_path, corruptions=["contrast", "pixelate"], severities=[5], jobs=1)
+    assert np.load(folder / "contrast.npy").shape == (8, 8, 8, 3)
+    a, b = (
+        ImageSet(np.load(folder / f"{name}.npy", mmap_mode="r"), toy(8).labels, ("a", "b", "c"), f"toy-c:{name}")
+        for name in ("contrast", "pixelate")
+    )
+    stored = midway.streams.mixture(a, a, b, batch_size=4)
+    made = midway.streams.mixture(toy(8), "contrast", "pixelate", batch_size=4)
+    assert stored.groups == ("toy-c:contrast", "toy-c:pixelate")
+    for first, second in zip(stored, made, strict=True):
+        assert torch.equal(first.images, second.images)

@@ -20,6 +20,8 @@ SHIFT_A, SHIFT_B = "glass_blur", "gaussian_noise"
 SEVERITY = 5
 PRICING_IMAGES = 40
 ALWAYS = ("source", "bn", "tent")  # cheap, and a demo without adaptation would show nothing
+HEADLINE = "mita"  # what people come for: fewer images before it is left out
+IMAGE_COUNTS = (2000, 1000, 600)
 
 Progress = Callable[[str, float, float], None]
 """Told what is running, the estimated seconds done and the estimated seconds in all."""
@@ -28,7 +30,7 @@ Progress = Callable[[str, float, float], None]
 def run_demo(
     *,
     methods: Sequence[str] | None = None,
-    images: int = 2000,
+    images: int | None = None,
     batch_size: int = 200,
     budget_seconds: float = 120.0,
     seed: int = 0,
@@ -38,7 +40,8 @@ def run_demo(
 
     Args:
         methods: Names of methods, Source is added; all registered ones if left out.
-        images: How many of the embedded 2,000 images to use.
+        images: How many of the embedded 2,000 images to use; as many as the time allows with MITA among the methods
+            if left out.
         batch_size: Images a batch.
         budget_seconds: Methods that would go beyond this are left out, dearest first, and named; the cheapest
             three (Source, BN and TENT) always run.
@@ -54,20 +57,16 @@ def run_demo(
     wanted = midway.methods.names() if methods is None else list(dict.fromkeys(["source", *methods]))
     for name in wanted:
         midway.methods.find(name)
-    if images < batch_size:
+    if images is not None and images < batch_size:
         raise ValueError(f"{images} images do not fill a batch of {batch_size}: use at least {batch_size} images.")
-    data = midway.data.load(DATA).first(images)
+    data = midway.data.load(DATA)
     model = midway.models.load(MODEL)
-    pair = {"severity": SEVERITY, "batch_size": batch_size, "seed": seed}
-    streams = [
-        stream.cached()
-        for stream in (
-            pure(data, SHIFT_B, **pair),
-            outlier(data, SHIFT_A, SHIFT_B, ratio=1 / batch_size, **pair),
-            mixture(data, SHIFT_A, SHIFT_B, **pair),
-        )
-    ]
-    prices = {name: _price(model, name, next(iter(streams[0]))) for name in wanted}
+    sample = next(iter(pure(data, SHIFT_B, severity=SEVERITY, batch_size=batch_size, seed=seed)))
+    prices = {name: _price(model, name, sample) for name in wanted}
+    if images is None:
+        images = _affordable_images(prices, batch_size, budget_seconds)
+    data = data.first(images)
+    streams = [stream.cached() for stream in _scenarios(data, batch_size, seed)]
     batches = sum(map(len, streams))
     chosen, left_out = _within_budget({name: price * batches for name, price in prices.items()}, budget_seconds)
     results = _run(model, chosen, streams, prices, on_progress)
@@ -81,6 +80,22 @@ def run_demo(
         "version": midway.__version__,
     }
     return Comparison("Midway demo: corrupted CIFAR-10", "midway demo", settings, results, left_out)
+
+
+def _scenarios(data: midway.data.ImageSet, batch_size: int, seed: int) -> list[Stream]:
+    """Return the three scenarios; the outlier stream has one outlier in every batch."""
+    return [
+        pure(data, SHIFT_B, severity=SEVERITY, batch_size=batch_size, seed=seed),
+        outlier(data, SHIFT_A, SHIFT_B, ratio=1 / batch_size, severity=SEVERITY, batch_size=batch_size, seed=seed),
+        mixture(data, SHIFT_A, SHIFT_B, severity=SEVERITY, batch_size=batch_size, seed=seed),
+    ]
+
+
+def _affordable_images(prices: dict[str, float], batch_size: int, budget: float) -> int:
+    """Choose the largest number of images at which the basics and the headline method fit the budget."""
+    per_batch = sum(price for name, price in prices.items() if name in (*ALWAYS, HEADLINE))
+    fitting = [count for count in IMAGE_COUNTS if 3 * per_batch * -(-count // batch_size) <= budget]
+    return fitting[0] if fitting else IMAGE_COUNTS[-1]
 
 
 def _price(model: nn.Module, name: str, batch: Batch) -> float:

@@ -79,11 +79,13 @@ def evaluate(
         method = Source(method)
     if reset:
         method.reset()
+    device = next((p.device for p in method.parameters()), torch.device("cpu"))
     predictions, labels, groups, batch_accuracies = [], [], [], []
     seconds = 0.0
     for batch in stream:
+        images = batch.images.to(device)
         started = time.perf_counter()
-        predicted = method(batch.images).argmax(dim=1).cpu()
+        predicted = method(images).argmax(dim=1).cpu()
         seconds += time.perf_counter() - started
         predictions.append(predicted)
         labels.append(batch.labels)

@@ -15,7 +15,9 @@ from midway.report import accuracy_table, summary, to_markdown, to_rich, write_r
 
 def demo(
     methods: Annotated[str, typer.Option(help="Methods to compare, with commas; all of them if left out.")] = "",
-    images: Annotated[int, typer.Option(min=1, max=2000, help="How many of the embedded images.")] = 2000,
+    images: Annotated[
+        int | None, typer.Option(min=1, max=2000, help="How many of the embedded images [default: as time allows].")
+    ] = None,
     budget: Annotated[float, typer.Option(min=1, help="Seconds; dearer methods are left out and named.")] = 120,
     seed: Annotated[int, typer.Option(help="Seed of corruptions and outliers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),

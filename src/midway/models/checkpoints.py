@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,12 +17,6 @@ PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "backbone.", 
 
 class CheckpointError(ValueError):
     """A checkpoint that is unsafe, damaged or does not fit the network it is meant for."""
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:

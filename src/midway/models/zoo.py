@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import nn
 
+from midway.checksum import file_digest
 from midway.models.card import Card, cards
-from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict, sha256
+from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
 from midway.suggest import unknown
@@ -87,7 +88,7 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
 def _load_card(card: Card) -> nn.Module:
     if not card.path.is_file():
         raise FileNotFoundError(f"the weights of {card.name} are missing at {card.path}: install midway again.")
-    if (found := sha256(card.path)) != card.sha256:
+    if (found := file_digest(card.path)) != card.sha256:
         raise CheckpointError(
             f"{card.path} has SHA-256 {found[:12]}..., its card says {card.sha256[:12]}...: install midway again."
         )

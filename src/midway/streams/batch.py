@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from midway.data.image_set import ImageArray
+from midway.data.prefetch import prefetched
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Stream:
     """A fixed sequence of batches; iterating twice gives the same bits twice.
 
     Any scenario is three aligned arrays: which image stands at each position, which group it belongs to, and where
-    the images of that group come from. Images are read, or corrupted, only when their batch is due.
+    the images of that group come from. Images that are not arrays in memory are read, or corrupted, when their batch
+    is due, one batch ahead in a worker thread.
 
     Args:
         sources: Group name -> the images of that group, all of one size.
@@ -98,22 +100,19 @@ class Stream:
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches in order."""
-        for start in range(0, len(self.order), self.batch_size):
-            positions = np.arange(start, min(start + self.batch_size, len(self.order)))
+        in_memory = all(type(images) is np.ndarray for images in self.sources.values())
+        batches = self._positions()
+        pixels = prefetched(_Arrivals(self), batches, depth=0 if in_memory else 1)
+        for positions, arrived in zip(batches, pixels, strict=True):
             yield Batch(
-                images=to_tensor(self._pixels(positions)),
+                images=to_tensor(arrived),
                 labels=torch.from_numpy(self.labels[self.order[positions]]),
                 group=torch.from_numpy(self.group[positions]),
             )
 
     def cached(self) -> Stream:
         """Return the same stream with its images read and corrupted once, kept as bytes in memory."""
-        pixels = np.concatenate(
-            [
-                self._pixels(np.arange(start, min(start + self.batch_size, len(self.order))))
-                for start in range(0, len(self.order), self.batch_size)
-            ]
-        )
+        pixels = np.concatenate(list(map(self.pixels, self._positions())))
         return Stream(
             dict.fromkeys(self.groups, pixels),
             self.labels[self.order],
@@ -123,7 +122,12 @@ class Stream:
             name=self.name,
         )
 
-    def _pixels(self, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def _positions(self) -> list[NDArray[np.int64]]:
+        """Return the positions of each batch."""
+        cuts = range(self.batch_size, len(self.order), self.batch_size)
+        return np.split(np.arange(len(self.order)), cuts)
+
+    def pixels(self, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Read the images at these positions of the stream, each from its own group's source."""
         places, groups = self.order[positions], self.group[positions]
         shape = next(iter(self.sources.values())).shape
@@ -136,6 +140,20 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r}, {len(self.order)} images in {len(self)} batches)"
+
+
+class _Arrivals:
+    """The images of a stream in the order of their arrival, as an array to read ahead from."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.shape = (len(stream.order), *next(iter(stream.sources.values())).shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, positions: NDArray[np.int64], /) -> NDArray[np.uint8]:
+        return self.stream.pixels(positions)
 
 
 def to_tensor(pixels: NDArray[np.uint8]) -> Tensor:

@@ -1,0 +1,158 @@
+"""``midway data``: get, list, make and look at data sets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from midway import data
+
+app = typer.Typer(help="Get, list, make and look at data sets.", no_args_is_help=True)
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="cifar10 or cifar100.")],
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set [default: NAME in the data home].")] = None,
+    mirror: Annotated[str | None, typer.Option(help="Another address of the published archive.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+) -> None:
+    """Download a data set and verify it; an interrupted download is continued."""
+    with _progress() as progress:
+        path = data.fetch(name, root, mirror=mirror, force=force, progress=progress)
+    _console().print(f"[bold]{name}[/] is in {path}, verified.", soft_wrap=True)
+
+
+@app.command("ls")
+def list_(
+    home: Annotated[Path | None, typer.Option(help="Folder of data sets [default: the data home].")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Compute all checksums again.")] = False,
+) -> None:
+    """Show which data sets are here, where, how big, and whether they are verified."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("data set", "size", "verified", "note", "where"):
+        table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
+    for record in data.inventory(home, deep=check):
+        verified = "[green]yes[/]" if record.verified else "[yellow]no[/]"
+        table.add_row(record.name, decimal(record.bytes), verified, record.note, str(record.path))
+    _console().print(table)
+
+
+@app.command()
+def make(
+    name: Annotated[str, typer.Argument(help="What to make, for example cifar10-c from cifar10.")],
+    source: Annotated[
+        str | None, typer.Option("--from", help="Clean data: a name or a folder of images [default: NAME without -c].")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write [default: NAME in the data home].")] = None,
+    severity: Annotated[str, typer.Option(help="5, 1-5 or 1,3,5.")] = "1-5",
+    corruption: Annotated[str | None, typer.Option(help="Some corruptions, by commas [default: all 19].")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random corruptions.")] = 0,
+    layout: Annotated[
+        Literal["npy", "jpeg", "png"] | None, typer.Option(help="How to store images [default: as the source does].")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Side in pixels for a folder of images.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes [default: one a processor].")] = None,
+) -> None:
+    """Write a corrupted data set in its published layout; an interrupted run is continued."""
+    if source is None and not name.endswith("-c"):
+        raise ValueError(f"{name} does not end in -c, so what it is made from must be given with --from.")
+    clean = _source(source or name.removesuffix("-c"), size)
+    with _progress() as progress:
+        path = data.make_corrupted(
+            clean,
+            data.data_home() / name if out is None else out,
+            corruptions=data.ALL_CORRUPTIONS if corruption is None else corruption.split(","),
+            severities=parse_severities(severity),
+            seed=seed,
+            layout=layout,
+            jobs=jobs,
+            progress=progress,
+        )
+    _console().print(f"[bold]{name}[/] is in {path}.", soft_wrap=True)
+
+
+@app.command()
+def preview(
+    source: Annotated[str, typer.Option("--from", help="A data set or a folder of images.")] = "cifar10-mini",
+    out: Annotated[Path, typer.Option(help="The PNG to write.")] = Path("corruptions.png"),
+    severity: Annotated[str, typer.Option(help="5 for a block of pictures, 1-5 for a row a corruption.")] = "5",
+    image: Annotated[int, typer.Option(help="Number of the image.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random corruptions.")] = 0,
+) -> None:
+    """Draw one image under all corruptions."""
+    path = data.contact_sheet(_source(source, None), out, image=image, severities=parse_severities(severity), seed=seed)
+    _console().print(f"The contact sheet is {path}.", soft_wrap=True)
+
+
+def parse_severities(text: str) -> tuple[int, ...]:
+    """Read severities as people write them.
+
+    Example:
+        >>> parse_severities("1-3,5")
+        (1, 2, 3, 5)
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not first.isdecimal() or not last.isdecimal():
+            raise ValueError(f"severity '{text}' is not understood: write 5, 1-5 or 1,3,5.")
+        found |= set(range(int(first), int(last) + 1))
+    if not found or not found <= {1, 2, 3, 4, 5}:
+        raise ValueError(f"severity '{text}' is not understood: severities go from 1 to 5.")
+    return tuple(sorted(found))
+
+
+def _source(name_or_folder: str, size: int | None) -> data.ImageSet:
+    if name_or_folder not in data.names() and Path(name_or_folder).is_dir():
+        return data.load("folder", name_or_folder, size=size)
+    return data.load(name_or_folder, size=size)
+
+
+def _console() -> Console:
+    return Console(file=sys.stdout)
+
+
+@contextmanager
+def _progress() -> Iterator[data.Progress]:
+    """Give a function that shows progress: bars with the time left on a terminal, plain lines elsewhere."""
+    console = Console(file=sys.stderr)
+    tasks: dict[str, TaskID] = {}
+    if not console.is_terminal:
+        yield lambda task, done, total: _plain_line(console, tasks, task, done, total)
+        return
+    bars = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    )
+    with bars:
+
+        def show(task: str, done: int, total: int | None) -> None:
+            if task not in tasks:
+                tasks[task] = bars.add_task(task, total=total)
+            bars.update(tasks[task], completed=done, total=total)
+
+        yield show
+
+
+def _plain_line(console: Console, seen: dict[str, TaskID], task: str, done: int, total: int | None) -> None:
+    """Write a line when a task begins and when it ends."""
+    if task not in seen or done == total:
+        if seen.get(task) != (ended := TaskID(int(done == total))):
+            console.print(f"{task}: done" if ended else task, soft_wrap=True, highlight=False)
+        seen[task] = ended

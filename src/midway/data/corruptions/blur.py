@@ -1,0 +1,111 @@
+"""Blur: defocus, frosted glass, motion, zoom, gaussian."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from midway.data.corruptions.pixels import Bytes, Floats, to_bytes, to_unit
+from midway.data.corruptions.randomness import Draws
+from midway.data.corruptions.streaks import streak
+from midway.data.corruptions.strengths import Strength
+from midway.data.corruptions.zooming import mean_zoom
+
+
+def defocus_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Average over a disk (a lens out of focus). Strength: radius in pixels, sigma that softens the disk's rim."""
+    radius, softness = strength
+    kernel = disk(radius, softness)
+    return to_bytes(ndimage.correlate(to_unit(images), kernel[None, :, :, None], mode="mirror"))
+
+
+def disk(radius: float, softness: float) -> NDArray[np.float64]:
+    """Return a disk of weights that sum to 1, softened by a Gaussian of 3 x 3 taps (5 x 5 beyond radius 8).
+
+    The published grid ends at radius 8, or at the radius beyond it, and mirrors the disk there, so the softened
+    weights of radius 8 and 10 sum to 1.01. The rows and columns of zeros round a smaller disk are left out.
+    """
+    half = 8 if radius <= 8 else int(radius)
+    taps = 1 if radius <= 8 else 2
+    line = np.arange(-half, half + 1)
+    inside = (line[:, None] ** 2 + line[None, :] ** 2 <= radius**2).astype(np.float64)
+    rim = np.exp(-(np.arange(-taps, taps + 1) ** 2) / (2 * softness**2))
+    rim /= rim.sum()
+    soft: NDArray[np.float64] = inside / inside.sum()
+    for axis in (0, 1):
+        soft = ndimage.correlate1d(soft, rim, axis=axis, mode="mirror")
+    margin = half - min(half, int(radius) + taps)
+    return soft[margin : len(line) - margin, margin : len(line) - margin]
+
+
+def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Smooth with a Gaussian. Strength: sigma in pixels."""
+    (sigma,) = strength
+    return to_bytes(smooth(to_unit(images), sigma))
+
+
+def smooth(images: Floats, sigma: float) -> Floats:
+    """Smooth images (n, H, W, C) with a Gaussian cut at four sigma; edge pixels are repeated."""
+    return np.asarray(ndimage.gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest", truncate=4))
+
+
+def glass_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Look through frosted glass: smooth, let every pixel take a near one, smooth again.
+
+    The published loop visits the pixels from the last to the first and means to exchange each with a random one near
+    it. Its exchange is a copy: the second assignment reads what the first one wrote. A later pixel may copy from a
+    pixel that was itself overwritten, so where each colour comes from is a chain of steps; the chains of a whole batch
+    are followed at once by doubling. The result is the loop's, bit for bit.
+
+    Strength: sigma in pixels, largest move in pixels, number of passes over the image.
+    """
+    sigma, reach, passes = strength[0], int(strength[1]), int(strength[2])
+    count, height, width, channels = images.shape
+    smoothed = to_bytes(smooth(to_unit(images), sigma))
+    rows, columns = max(height - 2 * reach, 0), max(width - 2 * reach, 0)
+    moves = draws.integers(-reach, reach, (passes, rows, columns, 2))
+
+    origin = np.arange(count * height * width)
+    for step in range(passes):
+        origin = origin[_sources(moves[:, step], height, width, reach)]
+    shuffled = smoothed.reshape(-1, channels).take(origin, axis=0).reshape(images.shape)
+    return to_bytes(smooth(to_unit(shuffled), sigma))
+
+
+def _sources(moves: NDArray[np.int16], height: int, width: int, reach: int) -> NDArray[np.intp]:
+    """Return which pixel of the batch each one holds after a pass, as flat places (n * H * W,).
+
+    Args:
+        moves: How far right and down each inner pixel looks, (n, rows, columns, 2).
+        height: Of the images.
+        width: Of the images.
+        reach: Largest move; the inner pixels lie more than this from the top left and at least this from the end.
+    """
+    count, rows, columns = moves.shape[:3]
+    places = np.arange(count * height * width)
+    sources = places.copy()
+    inner = sources.reshape(count, height, width)[:, reach + 1 :, reach + 1 :][:, :rows, :columns]
+    inner += moves[..., 1] * np.intp(width) + moves[..., 0]
+    if reach == 1:  # every move is to the left or up, where nothing has been overwritten yet
+        return sources
+    earlier = np.maximum(sources, places)  # the pass goes backwards: a larger place has been overwritten before
+    while True:
+        further = earlier.take(earlier)
+        if np.array_equal(further, earlier):
+            return sources.take(earlier)
+        earlier = further
+
+
+def motion_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Streak along an angle between -45 and 45 degrees (a moving camera). Strength: radius, sigma in pixels."""
+    radius, sigma = strength
+    angles = draws.uniform() * np.float32(90) - np.float32(45)
+    return streak(images, angles, radius=int(radius), sigma=sigma)
+
+
+def zoom_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Average the image with zooms into its centre (a camera moving forward). Strength: zoom factors' end, step."""
+    end, step = strength
+    factors = np.arange(1, end, step).tolist()
+    return to_bytes(mean_zoom(to_unit(images), (1.0, *factors)))

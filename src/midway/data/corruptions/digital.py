@@ -1,0 +1,118 @@
+"""Digital: contrast, elastic transform, pixelate, JPEG compression, saturate."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from scipy import ndimage
+
+from midway.data.corruptions.pixels import Bytes, Floats, to_bytes, to_unit
+from midway.data.corruptions.randomness import Draws
+from midway.data.corruptions.strengths import Strength
+from midway.data.corruptions.warping import sample
+
+
+def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Pull every value towards the mean of its channel over the image. Strength: the factor that remains."""
+    (factor,) = strength
+    # Whole numbers add up the same in any order, hence in any batch.
+    totals = images.sum(axis=(1, 2), keepdims=True, dtype=np.int64)
+    means = (totals / (255 * images.shape[1] * images.shape[2])).astype(np.float32)
+    values = to_unit(images)
+    values -= means
+    values *= np.float32(factor)
+    values += means
+    return to_bytes(values)
+
+
+def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Shear the image a little, then stretch it here and there.
+
+    Three points round the centre move at random and carry the image with them (affine, bilinear, edges mirrored);
+    then every pixel moves by a smoothed random field (bilinear, edges mirrored). At the published sizes all lengths
+    are the published ones; for other sizes they grow with the shorter side.
+
+    Strength: size of the field, its smoothing sigma, jitter of the points, all in sides; what a side is times.
+    """
+    size, sigma, jitter, stretch = strength
+    side = min(images.shape[1:3]) * stretch
+    corners = (draws.uniform((3, 2)).astype(np.float64) * 2 - 1) * (jitter * side)
+    moved = _affine(to_unit(images), corners)
+    field = draws.uniform((2, *images.shape[1:3])) * np.float32(2) - np.float32(1)
+    if size:
+        spread = sigma * side
+        field = ndimage.gaussian_filter(field, (0, 0, spread, spread), mode="reflect", truncate=3)
+        field *= np.float32(size * side)
+        rows, columns = np.indices(images.shape[1:3], dtype=np.float32)
+        moved = sample(moved, rows + field[:, 1], columns + field[:, 0], "symmetric")
+    return to_bytes(moved)
+
+
+def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
+    """Move three points of each image by the jitter (n, 3, 2), right and down, and the image with them."""
+    height, width = images.shape[1:3]
+    centre = np.array([width // 2, height // 2])
+    arm = max(min(height, width) // 3, 1)
+    points = centre + arm * np.array([[1, 1], [1, -1], [-1, -1]])
+    # For each place of the result, where it comes from: the map that takes the moved points back.
+    homogeneous = np.concatenate([points + jitter, np.ones((len(images), 3, 1))], axis=2)
+    back = np.linalg.solve(homogeneous, np.broadcast_to(points.astype(np.float64), jitter.shape))
+    rows, columns = np.indices((height, width), dtype=np.float64)
+    right, down = (
+        columns * back[:, 0, axis, None, None] + rows * back[:, 1, axis, None, None] + back[:, 2, axis, None, None]
+        for axis in (0, 1)
+    )
+    return sample(images, down.astype(np.float32), right.astype(np.float32), "reflect")
+
+
+def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Shrink and enlarge, both with a box filter. Strength: the factor by which the sides shrink."""
+    (factor,) = strength
+    height, width = images.shape[1:3]
+    small = max(int(width * factor), 1), max(int(height * factor), 1)
+    coarse = np.empty_like(images)
+    for result, image in zip(coarse, images, strict=True):
+        shrunk = Image.fromarray(_plain(image)).resize(small, Image.Resampling.BOX)
+        _plain(result)[...] = np.asarray(shrunk.resize((width, height), Image.Resampling.BOX))
+    return coarse
+
+
+def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Write as JPEG and read again. Strength: JPEG quality."""
+    (quality,) = strength
+    decoded = np.empty_like(images)
+    for result, image in zip(decoded, images, strict=True):
+        file = io.BytesIO()
+        Image.fromarray(_plain(image)).save(file, "JPEG", quality=int(quality))
+        _plain(result)[...] = np.asarray(Image.open(file))
+    return decoded
+
+
+def _plain(image: Bytes) -> Bytes:
+    """Return a view that Pillow understands: (H, W, 3), or (H, W) for one channel."""
+    return image[..., 0] if image.shape[-1] == 1 else image
+
+
+def saturate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
+    """Change the HSV saturation, hue and value as they are. Strength: what it is multiplied by, what is added.
+
+    Scaling the distances to the largest channel scales the saturation and nothing else. A grey pixel has hue 0 by
+    convention, so an addition turns it reddish, as published. A one-channel image has no saturation and comes back
+    as it is.
+    """
+    factor, added = strength
+    if images.shape[-1] == 1:
+        return images.copy()
+    colours = to_unit(images)
+    value = colours.max(axis=-1, keepdims=True)
+    spread = value - colours.min(axis=-1, keepdims=True)
+    is_grey = spread == 0
+    saturation = spread / np.where(value > 0, value, np.float32(1))
+    target = np.clip(saturation * np.float32(factor) + np.float32(added), 0, 1)
+    scale = target * value / np.where(is_grey, np.float32(1), spread)
+    lack = value - colours
+    lack[..., 1:] += is_grey  # grey counts as a trace of red
+    return to_bytes(value - lack * scale)

@@ -1,0 +1,88 @@
+"""Random numbers that belong to an image, not to a batch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midway.data.corruptions.pixels import Floats
+
+
+def stream_key(name: str, severity: int, seed: int) -> tuple[int, int]:
+    """Return the 128-bit key of all random numbers of one corruption at one severity under one seed."""
+    digest = hashlib.blake2b(f"{name}/{severity}/{seed}".encode(), digest_size=16).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+class Draws:
+    """The random numbers of a few images; each image has its own, whoever its neighbours are.
+
+    Philox is counter-based: the key says which corruption, severity and seed; the top word of the 256-bit counter says
+    which image and the next one which draw. So the numbers of an image depend on nothing else, and starting a stream
+    costs about a microsecond.
+
+    Args:
+        key: From `stream_key`.
+        indices: The identity of each image, (n,).
+
+    Example:
+        >>> import numpy as np
+        >>> from midway.data.corruptions.randomness import Draws, stream_key
+        >>> key = stream_key("fog", 5, seed=0)
+        >>> both, alone = Draws(key, np.array([3, 8])), Draws(key, np.array([8]))
+        >>> bool((both.normal((2, 2))[1] == alone.normal((2, 2))[0]).all())
+        True
+    """
+
+    def __init__(self, key: tuple[int, int], indices: NDArray[np.uint64]) -> None:
+        self._key = np.array(key, dtype=np.uint64)
+        self._indices = np.asarray(indices, dtype=np.uint64)
+        self._calls = 0
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self._indices)
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        """Return standard normal numbers (n, *shape)."""
+        numbers = np.empty((len(self), *shape), dtype=np.float32)
+        for row, generator in zip(numbers, self._generators(), strict=True):
+            generator.standard_normal(dtype=np.float32, out=row)
+        return numbers
+
+    def uniform(self, shape: tuple[int, ...] = ()) -> Floats:
+        """Return numbers (n, *shape) uniform in [0, 1)."""
+        numbers = np.empty((len(self), *(shape or (1,))), dtype=np.float32)
+        for row, generator in zip(numbers, self._generators(), strict=True):
+            generator.random(dtype=np.float32, out=row)
+        return numbers.reshape(len(self), *shape)
+
+    def poisson(self, rates: Floats) -> Floats:
+        """Return Poisson counts with the given rates (n, ...)."""
+        counts = np.empty_like(rates)
+        for row, rate, generator in zip(counts, rates, self._generators(), strict=True):
+            row[...] = generator.poisson(rate)
+        return counts
+
+    def integers(self, low: int, high: int, shape: tuple[int, ...] = ()) -> NDArray[np.int16]:
+        """Return whole numbers (n, *shape) from low to high - 1."""
+        numbers = np.empty((len(self), *shape), dtype=np.int16)
+        for i, generator in enumerate(self._generators()):
+            numbers[i] = generator.integers(low, high, shape, dtype=np.int16)
+        return numbers
+
+    def _generators(self) -> Iterator[np.random.Generator]:
+        """Yield one generator, put at the start of each image's stream in turn."""
+        bits = np.random.Philox(key=self._key)
+        generator = np.random.Generator(bits)
+        start = bits.state
+        counter = start["state"]["counter"]
+        counter[2] = self._calls
+        self._calls += 1
+        for index in self._indices:
+            counter[3] = index
+            bits.state = start
+            yield generator

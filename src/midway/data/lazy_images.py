@@ -1,0 +1,156 @@
+"""Images that stay in their files until they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+DEFAULT_SIZE = 224
+SHORT_SIDE_PER_CROP = 256 / 224  # the ImageNet protocol: short side to 256 pixels, centre crop of 224
+SIZE_SAMPLE = 64  # files whose headers decide whether a folder already has one size
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
+
+
+class LazyImages:
+    """Files as an array of images: ``images[indices]`` decodes those files, in threads, and nothing is kept.
+
+    Every image comes out as RGB of one size: a file that already has it is taken as it is, another one is resized
+    (bilinear, short side ``size * 256 / 224``) and cropped at the centre, the ImageNet protocol.
+
+    Args:
+        paths: The files, in the order of the images.
+        size: Side in pixels of what comes out. Left out, it is the size the files have, if an evenly spread sample
+            of their headers agrees on one, else 224. A pair is height and width.
+        workers: Threads that decode a batch; as many as there are processors (at most 8) if left out.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> from midway.data import LazyImages
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "grey.png")
+        ...     Image.fromarray(np.full((48, 48), 7, np.uint8)).save(path)
+        ...     images = LazyImages([path, path])
+        ...     images.shape, images[[1]].max()
+        ((2, 48, 48, 3), np.uint8(7))
+    """
+
+    def __init__(
+        self, paths: Iterable[str | Path], size: int | tuple[int, int] | None = None, *, workers: int | None = None
+    ) -> None:
+        self.paths = tuple(Path(path) for path in paths)
+        if not self.paths:
+            raise ValueError("there are no image files to read: the list of paths is empty.")
+        if size is None:
+            size = _shared_size(self.paths) or DEFAULT_SIZE
+        height, width = (size, size) if isinstance(size, int) else size
+        if height < 1 or width < 1:
+            raise ValueError(f"size is {size}, expected at least one pixel.")
+        self.shape = (len(self.paths), height, width, 3)
+        self.workers = workers or min(8, os.cpu_count() or 1)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __repr__(self) -> str:
+        return f"LazyImages({len(self):,} files, {self.shape[1]}x{self.shape[2]})"
+
+    def __getitem__(self, index: Any, /) -> NDArray[np.uint8]:
+        """Decode the images at an integer, a slice, or an array of integers or truth values."""
+        places = np.arange(len(self))[index]
+        if places.ndim == 0:
+            return self._read(int(places))
+        images = np.empty((len(places), *self.shape[1:]), np.uint8)
+
+        def fill(row: int) -> None:
+            images[row] = self._read(int(places[row]))
+
+        if len(places) < 2 or self.workers == 1:
+            for row in range(len(places)):
+                fill(row)
+        else:
+            with ThreadPoolExecutor(min(self.workers, len(places))) as pool:
+                for _ in pool.map(fill, range(len(places))):
+                    pass  # so that the error of a damaged file is raised here
+        return images
+
+    def _read(self, place: int) -> NDArray[np.uint8]:
+        return decode(self.paths[place], (self.shape[1], self.shape[2]))
+
+
+def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Read one file as RGB of a height and width, resized and cropped at the centre if it has another size.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is damaged, truncated or no image.
+    """
+    try:
+        with Image.open(path) as file:
+            file.load()
+            image = as_rgb(file)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing: it was listed as an image of the data set.") from None
+    except UnidentifiedImageError:
+        raise ValueError(f"{path} is not an image that can be read ({_bytes(path)}); get the file again.") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # PIL raises all of these
+        raise ValueError(f"{path} is damaged or truncated ({_bytes(path)}; {error}); get the file again.") from None
+    return fit(image, size)
+
+
+def fit(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Bring an RGB image to a height and width: as it is if it has them, else short side resized, centre cropped."""
+    height, width = size
+    if image.size != (width, height):
+        scale = max(height / image.height, width / image.width) * SHORT_SIDE_PER_CROP
+        resized = (max(width, round(image.width * scale)), max(height, round(image.height * scale)))
+        left, top = round((resized[0] - width) / 2), round((resized[1] - height) / 2)
+        image = image.resize(resized, Image.Resampling.BILINEAR).crop((left, top, left + width, top + height))
+    return np.asarray(image, dtype=np.uint8)
+
+
+def as_rgb(image: Image.Image) -> Image.Image:
+    """Convert any PIL image to RGB: grey is repeated, 16 bits become 8, transparency is dropped."""
+    if image.mode.startswith("I"):  # 16-bit grey, which convert() would clip at 255
+        return Image.fromarray((np.asarray(image) / 257).clip(0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")
+
+
+def image_files(folder: Path) -> list[Path]:
+    """List the image files in a folder and the folders in it, by name."""
+    found = (
+        Path(directory, name)
+        for directory, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
+    )
+    return sorted(found)
+
+
+def _shared_size(paths: Sequence[Path]) -> tuple[int, int] | None:
+    """Return (height, width) if a sample of the files agrees on it."""
+    sample = {int(place) for place in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}
+    sizes = {_header_size(paths[place]) for place in sample}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _header_size(path: Path) -> tuple[int, int] | None:
+    try:
+        with Image.open(path) as file:
+            return file.height, file.width
+    except OSError:
+        return None  # decoding it will say what is wrong, and with which file
+
+
+def _bytes(path: Path) -> str:
+    return f"{path.stat().st_size:,} bytes"

@@ -1,0 +1,330 @@
+"""Write corrupted data sets in the published layouts, from any clean images.
+
+Small images become CIFAR-10-C's layout, one ``corruption.npy`` a corruption with the severities one after the other
+and ``labels.npy`` beside them; images in files become ImageNet-C's, ``corruption/severity/class/*.JPEG``. A file or a
+folder of a severity appears in one step when it is whole, and ``manifest.json`` then has its checksum, so a killed run
+is continued by the same call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from midway.data.catalog import load
+from midway.data.corrupted import CorruptedImages, check_severity
+from midway.data.corruptions import ALL_CORRUPTIONS
+from midway.data.image_set import ImageArray, ImageSet
+from midway.data.lazy_images import LazyImages
+from midway.data.manifest import FileFacts, Manifest
+from midway.data.progress import Progress, silent
+from midway.suggest import unknown
+
+Layout = Literal["npy", "jpeg", "png"]
+JPEG_QUALITY = 85  # as published
+CHUNK_PIXELS = 1 << 20  # of a unit of work: 1,024 images of 32 px, 20 of 224 px
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be made, checked."""
+
+    folder: Path
+    data: ImageSet
+    corruptions: tuple[str, ...]
+    severities: tuple[int, ...]
+    seed: int
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        if not self.corruptions or not self.severities:
+            raise ValueError("there is nothing to make: give at least one corruption and one severity.")
+        for name in self.corruptions:
+            if name not in ALL_CORRUPTIONS:
+                raise ValueError(unknown("corruption", name, ALL_CORRUPTIONS))
+        for severity in self.severities:
+            check_severity(severity)
+        if self.layout not in ("npy", "jpeg", "png"):
+            raise ValueError(f"layout is '{self.layout}', expected 'npy', 'jpeg' or 'png'.")
+        if len(self.data) == 0:
+            raise ValueError(f"{self.data.name} is empty: there is nothing to corrupt.")
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What must agree for an interrupted call to be continued."""
+        return {
+            "seed": self.seed,
+            "severities": list(self.severities),
+            "layout": self.layout,
+            "source": _fingerprint(self.data),
+        }
+
+    @property
+    def images_per_corruption(self) -> int:
+        """How many images each corruption gives."""
+        return len(self.data) * len(self.severities)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """A unit of work: some images under one corruption at one severity, and where they go."""
+
+    corruption: str
+    severity: int
+    seed: int
+    places: range
+    target: Path
+    first_row: int = 0  # of the .npy file
+    names: tuple[str, ...] = ()  # of the image files
+
+
+def make_corrupted(
+    source: ImageSet | str,
+    out: str | Path,
+    *,
+    corruptions: Sequence[str] = ALL_CORRUPTIONS,
+    severities: Sequence[int] = (1, 2, 3, 4, 5),
+    seed: int = 0,
+    layout: Layout | None = None,
+    jobs: int | None = None,
+    progress: Progress = silent,
+) -> Path:
+    """Corrupt all images of a data set and write them in a published layout; return the folder.
+
+    With all five severities a ``.npy`` file has the published 5 N rows, and any tool that reads CIFAR-10-C reads it.
+    With fewer it has N rows for each, in rising order, and the manifest says which: ``midway.data.load`` reads it.
+
+    Several jobs are processes: call this under ``if __name__ == "__main__"`` in a script, or with ``jobs=1``.
+
+    Args:
+        source: The clean images, or the name of a data set in the data home.
+        out: The folder to write to; one of an earlier, interrupted call is continued.
+        corruptions: Which ones; all 19 of the published set if left out.
+        severities: Which of 1 to 5.
+        seed: Of the random corruptions.
+        layout: ``"npy"``, ``"jpeg"`` (quality 85) or ``"png"``; by the kind of the source if left out.
+        jobs: Processes; as many as there are processors if left out.
+        progress: Told the images that are finished, for each corruption.
+
+    Raises:
+        ValueError: An argument is wrong, or the folder holds a set made with other settings or from other images.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> from midway.data import ImageSet, make_corrupted
+        >>> clean = ImageSet(np.full((3, 32, 32, 3), 90, np.uint8), np.array([0, 1, 1]), ("cat", "dog"), "toy")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     out = make_corrupted(clean, folder, corruptions=["contrast"], severities=[4, 5], jobs=1)
+        ...     np.load(out / "contrast.npy").shape, np.load(out / "labels.npy").tolist()
+        ((6, 32, 32, 3), [0, 1, 1, 0, 1, 1])
+    """
+    data = load(source) if isinstance(source, str) else source
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs is {jobs}, expected 1 or more processes.")
+    plan = _Plan(
+        Path(out).expanduser(),
+        data,
+        tuple(dict.fromkeys(corruptions)),
+        tuple(sorted(set(severities))),
+        seed,
+        layout or ("jpeg" if isinstance(data.images, LazyImages) else "npy"),
+    )
+    manifest = _continued(plan)
+    write = _write_npy if plan.layout == "npy" else _write_folders
+    with _workers(data.images, jobs or os.cpu_count() or 1) as run:
+        write(plan, manifest, run, progress)
+    return plan.folder
+
+
+def _fingerprint(data: ImageSet) -> str:
+    """Identify the clean images: all pixels of an array; names and the first and last image of a lazy reader."""
+    digest = hashlib.sha256(repr((tuple(data.images.shape), data.class_names)).encode())
+    digest.update(data.labels.astype("<i8").tobytes())
+    if isinstance(data.images, LazyImages):
+        digest.update("\n".join(path.name for path in data.images.paths).encode())
+    pixels = data.images if isinstance(data.images, np.ndarray) else data.images[np.unique([0, len(data) - 1])]
+    digest.update(np.ascontiguousarray(pixels).tobytes())
+    return digest.hexdigest()
+
+
+def _continued(plan: _Plan) -> Manifest:
+    """Return the manifest of an interrupted call, or begin one."""
+    folder, name = plan.folder, plan.data.name
+    manifest = Manifest.find(folder)
+    if manifest is None:
+        if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
+            raise ValueError(f"{folder} holds other files and no manifest of this program: give an empty folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest = Manifest(f"{name}-c", f"made from {name}", plan.settings)
+        manifest.write(folder)
+        return manifest
+    for setting, value in plan.settings.items():
+        if (before := manifest.settings.get(setting)) != value:
+            what = "from other images" if setting == "source" else f"with {setting} {before}, not {value}"
+            raise ValueError(f"{folder} was made {what}: give another folder, or remove this one first.")
+    return manifest
+
+
+def _finished(folder: Path, manifest: Manifest, part: str) -> bool:
+    """Whether a file or folder was finished by an earlier call and is still what it was."""
+    path = folder / part
+    return part in manifest.files and path.exists() and FileFacts.of(path) == manifest.files[part]
+
+
+def _write_npy(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -> None:
+    folder, count, shape = plan.folder, len(plan.data), tuple(plan.data.images.shape)
+    total = plan.images_per_corruption
+    small = np.uint8 if len(plan.data.class_names) <= 256 else np.int64  # uint8 as published
+    part = folder / ".labels.npy.part"
+    with part.open("wb") as file:
+        np.save(file, np.tile(plan.data.labels.astype(small), len(plan.severities)))
+    part.replace(folder / "labels.npy")
+    manifest = _recorded(folder, manifest, "labels.npy")
+    for corruption in plan.corruptions:
+        name = f"{corruption}.npy"
+        if not _finished(folder, manifest, name):
+            progress(corruption, 0, total)
+            part = folder / f".{name}.part"
+            np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=(total, *shape[1:]))  # workers fill it
+            chunks = [
+                _Chunk(corruption, severity, plan.seed, places, part, first_row=order * count + places.start)
+                for order, severity in enumerate(plan.severities)
+                for places in _chunks(shape)
+            ]
+            _follow(run(chunks), corruption, total, progress)
+            part.replace(folder / name)
+            manifest = _recorded(folder, manifest, name)
+        progress(corruption, total, total)
+
+
+def _write_folders(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -> None:
+    folder, total = plan.folder, plan.images_per_corruption
+    names = _file_names(plan.data, ".JPEG" if plan.layout == "jpeg" else ".png")
+    for corruption in plan.corruptions:
+        for order, severity in enumerate(plan.severities):
+            part, done = f"{corruption}/{severity}", order * len(plan.data)
+            if not _finished(folder, manifest, part):
+                progress(corruption, done, total)
+                staging = folder / f".{corruption}-{severity}.part"
+                shutil.rmtree(staging, ignore_errors=True)
+                for inner in {Path(name).parent for name in names}:
+                    (staging / inner).mkdir(parents=True)
+                chunks = [
+                    _Chunk(corruption, severity, plan.seed, places, staging, names=names[places.start : places.stop])
+                    for places in _chunks(plan.data.images.shape)
+                ]
+                _follow(run(chunks), corruption, total, progress, start=done)
+                shutil.rmtree(folder / part, ignore_errors=True)
+                (folder / corruption).mkdir(exist_ok=True)
+                staging.replace(folder / part)
+                manifest = _recorded(folder, manifest, part)
+        progress(corruption, total, total)
+
+
+def _recorded(folder: Path, manifest: Manifest, part: str) -> Manifest:
+    manifest = replace(manifest, files=manifest.files | {part: FileFacts.of(folder / part)})
+    manifest.write(folder)
+    return manifest
+
+
+def _chunks(shape: Sequence[int]) -> list[range]:
+    count = max(1, CHUNK_PIXELS // (shape[1] * shape[2]))
+    return [range(start, min(start + count, shape[0])) for start in range(0, shape[0], count)]
+
+
+def _follow(finished: Iterable[int], task: str, total: int, progress: Progress, start: int = 0) -> None:
+    done = start
+    for count in finished:
+        done += count
+        progress(task, done, total)
+
+
+def _file_names(data: ImageSet, suffix: str) -> tuple[str, ...]:
+    """Name every image class/stem.suffix, after its own file if it has one."""
+    for name in data.class_names:
+        if name in ("", ".", "..") or "/" in name or "\\" in name:
+            raise ValueError(f"the class name '{name}' cannot name a folder: rename it, or take layout='npy'.")
+    folders = [data.class_names[label] for label in data.labels]
+    if isinstance(data.images, LazyImages):
+        names = tuple(f"{folder}/{path.stem}{suffix}" for folder, path in zip(folders, data.images.paths, strict=True))
+        if len({name.lower() for name in names}) == len(names):
+            return names
+    return tuple(f"{folder}/{place:08d}{suffix}" for place, folder in enumerate(folders))
+
+
+_Run = Callable[[Iterable[_Chunk]], Iterator[int]]
+
+
+@contextmanager
+def _workers(images: ImageArray, jobs: int) -> Iterator[_Run]:
+    """Give a function that does chunks of work and yields the number of images of each finished one."""
+    if jobs == 1:
+        yield lambda chunks: (_work(images, chunk) for chunk in chunks)
+        return
+    held = np.asarray(images) if isinstance(images, np.memmap) else images  # a memory map loses its type on the way
+    # spawned, not forked: the parent may have threads (torch's among them) that a forked child would wait for
+    with ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(held,)
+    ) as pool:
+
+        def run(chunks: Iterable[_Chunk]) -> Iterator[int]:
+            waiting: set[Future[int]] = {pool.submit(_work_on_held, chunk) for chunk in chunks}
+            try:
+                while waiting:
+                    finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        yield future.result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+        yield run
+
+
+_held: list[ImageArray] = []  # in a worker process only: the images, sent once and not with every chunk
+
+
+def _begin_worker(images: ImageArray) -> None:
+    if isinstance(images, LazyImages):
+        images.workers = 1  # the processes already fill the processors
+    _held[:] = [images]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Leave when the parent is gone: a killed run must not leave workers that wait for ever."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work_on_held(chunk: _Chunk) -> int:
+    return _work(_held[0], chunk)
+
+
+def _work(images: ImageArray, chunk: _Chunk) -> int:
+    corrupted = CorruptedImages(images, chunk.corruption, chunk.severity, chunk.seed)
+    pixels: NDArray[np.uint8] = corrupted[chunk.places.start : chunk.places.stop]
+    if not chunk.names:
+        rows = np.lib.format.open_memmap(chunk.target, mode="r+")
+        rows[chunk.first_row : chunk.first_row + len(pixels)] = pixels
+        rows.flush()
+        return len(pixels)
+    for name, image in zip(chunk.names, pixels, strict=True):
+        Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(chunk.target / name, quality=JPEG_QUALITY)
+    return len(pixels)

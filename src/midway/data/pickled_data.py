@@ -1,0 +1,200 @@
+"""Read the data in a pickle without running the pickle.
+
+Unpickling calls whatever functions the file names, so ``pickle.load`` on a file from elsewhere runs a stranger's
+program. Here the opcodes are interpreted by hand: containers, numbers, strings and numpy arrays of plain numbers
+become values, a function is never looked up or called, and everything else is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import pickletools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_RECONSTRUCT = {(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")}
+_FROM_BUFFER = {(f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")}
+_NDARRAY, _DTYPE, _ENCODE = ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")
+_NO_BYTES = {("__builtin__", "bytes"), ("builtins", "bytes")}  # how old protocols write b""
+_KNOWN = _RECONSTRUCT | _FROM_BUFFER | _NO_BYTES | {_NDARRAY, _DTYPE, _ENCODE}
+
+_LITERALS = frozenset(
+    """INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8
+    STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8""".split()  # noqa: SIM905, twenty names in two lines
+)
+_CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+
+
+class UnsafePickleError(ValueError):
+    """A pickle that asks for more than plain data."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A function or class the pickle names; never looked up."""
+
+    module: str
+    name: str
+
+
+@dataclass
+class _Made:
+    """What the pickle wants made by a named function, kept as a note: the name, the arguments, the state set later."""
+
+    name: tuple[str, str]
+    arguments: tuple[Any, ...]
+    state: Any = field(default=None)
+
+
+class _Mark:
+    """Where a group on the stack begins."""
+
+
+def read_pickled_data(path: Path) -> Any:
+    """Return the plain data in a pickle file: containers, numbers, strings and numeric numpy arrays.
+
+    Byte strings of Python 2 come back as ``str``, byte by byte (Latin-1).
+
+    Raises:
+        UnsafePickleError: The file names a function or class other than numpy's arrays. Nothing of it has run.
+        ValueError: The file is truncated or not a pickle.
+    """
+    content = path.read_bytes()
+    try:
+        return _plain(_interpret(content), {})
+    except UnsafePickleError as error:
+        raise UnsafePickleError(
+            f"{path} is refused: {error} Only plain data is read, and nothing in it was run."
+        ) from None
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {len(content):,} bytes that are not a whole pickle ({error}).") from None
+
+
+def _interpret(content: bytes) -> Any:
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+
+    def group() -> list[Any]:
+        start = next(place for place in range(len(stack) - 1, -1, -1) if isinstance(stack[place], _Mark))
+        values = stack[start + 1 :]
+        del stack[start:]
+        return values
+
+    argument: Any
+    for opcode, argument, _ in pickletools.genops(content):
+        code = opcode.name
+        if code in _LITERALS:
+            stack.append(argument)
+        elif code in _CONSTANTS:
+            stack.append(_CONSTANTS[code])
+        elif code in _EMPTY:
+            stack.append(_EMPTY[code]())
+        elif code == "MARK":
+            stack.append(_Mark())
+        elif code in ("PUT", "BINPUT", "LONG_BINPUT"):
+            memo[argument] = stack[-1]
+        elif code == "MEMOIZE":
+            memo[len(memo)] = stack[-1]
+        elif code in ("GET", "BINGET", "LONG_BINGET"):
+            stack.append(memo[argument])
+        elif code in ("TUPLE1", "TUPLE2", "TUPLE3"):
+            count = int(code[-1])
+            stack[-count:] = [tuple(stack[-count:])]
+        elif code == "TUPLE":
+            stack.append(tuple(group()))
+        elif code == "LIST":
+            stack.append(group())
+        elif code == "DICT":
+            items = group()
+            stack.append(dict(zip(items[::2], items[1::2], strict=True)))
+        elif code == "APPEND":
+            value = stack.pop()
+            stack[-1].append(value)
+        elif code == "APPENDS":
+            values = group()
+            stack[-1].extend(values)
+        elif code == "SETITEM":
+            key, value = stack[-2:]
+            del stack[-2:]
+            stack[-1][key] = value
+        elif code == "SETITEMS":
+            items = group()
+            stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        elif code == "GLOBAL":
+            stack.append(_known(*argument.split(" ", 1)))
+        elif code == "STACK_GLOBAL":
+            name = stack.pop()
+            stack.append(_known(stack.pop(), name))
+        elif code == "REDUCE":
+            arguments, named = stack.pop(), stack.pop()
+            if not isinstance(named, _Name):
+                raise UnsafePickleError("it calls something that is not a name.")
+            stack.append(_made((named.module, named.name), tuple(arguments)))
+        elif code == "BUILD":
+            state = stack.pop()
+            if not isinstance(stack[-1], _Made):
+                raise UnsafePickleError("it sets the state of something that is not an array.")
+            stack[-1].state = state
+        elif code == "STOP":
+            return stack.pop()
+        elif code not in ("PROTO", "FRAME"):
+            raise UnsafePickleError(f"it uses the opcode {code}.")
+    raise ValueError("no end")
+
+
+def _known(module: str, name: str) -> _Name:
+    if (module, name) not in _KNOWN:
+        raise UnsafePickleError(f"it asks to call {module}.{name}.")
+    return _Name(module, name)
+
+
+def _made(name: tuple[str, str], arguments: tuple[Any, ...]) -> _Made | bytes:
+    """Note down what a call would make; byte strings, which may be keys, are made here."""
+    if name == _ENCODE and isinstance(arguments[0], str):
+        return arguments[0].encode("latin-1")
+    if name in _NO_BYTES and not arguments:
+        return b""
+    return _Made(name, arguments)
+
+
+def _plain(value: Any, done: dict[int, Any]) -> Any:
+    """Turn notes of arrays into arrays, throughout a value; what occurs twice is turned once."""
+    if not isinstance(value, dict | list | tuple | _Made):
+        return value
+    if id(value) not in done:
+        done[id(value)] = _turned(value, done)
+    return done[id(value)]
+
+
+def _turned(value: Any, done: dict[int, Any]) -> Any:
+    if isinstance(value, dict):
+        return {_plain(key, done): _plain(content, done) for key, content in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(content, done) for content in value)
+    if value.name in _RECONSTRUCT:
+        _, shape, kind, fortran, content = value.state
+        return _array(_plain(content, done), kind, shape, "F" if fortran else "C")
+    if value.name in _FROM_BUFFER:
+        content, kind, shape, order = value.arguments
+        return _array(_plain(content, done), kind, shape, order)
+    raise UnsafePickleError(f"it asks to make a {'.'.join(value.name)}.")
+
+
+def _array(content: Any, kind: Any, shape: Any, order: str) -> NDArray[Any]:
+    if not (isinstance(kind, _Made) and kind.name == _DTYPE):
+        raise UnsafePickleError("an array in it has no numpy type.")
+    code = kind.arguments[0]
+    dtype = np.dtype(code if isinstance(code, str) else bytes(code).decode("ascii"))
+    if dtype.kind not in "biuf":
+        raise UnsafePickleError(f"an array in it holds {dtype}, not numbers.")
+    if isinstance(kind.state, tuple) and len(kind.state) > 1 and kind.state[1] == ">":
+        dtype = dtype.newbyteorder(">")
+    raw = content.encode("latin-1") if isinstance(content, str) else bytes(content)
+    if math.prod(shape) * dtype.itemsize != len(raw):
+        raise ValueError(f"an array of shape {tuple(shape)} has {len(raw)} bytes")
+    return np.frombuffer(raw, dtype).reshape(shape, order="F" if order == "F" else "C")

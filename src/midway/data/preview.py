@@ -1,0 +1,172 @@
+"""A picture of what the corruptions do: a contact sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from midway.data.corrupted import check_severity
+from midway.data.corruptions import ALL_CORRUPTIONS, CORRUPTIONS, corrupt
+from midway.data.image_set import ImageSet
+
+PAPER, INK, FAINT = (255, 255, 255), (28, 30, 34), (122, 127, 136)
+TILE, GRID_TILE = 128, 80  # layout pixels a picture gets in a block, in a grid
+GAP, MARGIN, LINE = 10, 28, 20
+SCALE = 2  # pixels of the file for one of the layout, so that text is sharp on dense screens
+COLUMNS = 5
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture of the sheet.
+
+    Attributes:
+        image: uint8 (H, W, 3).
+        corruption: Its name, ``"clean"`` for the picture itself.
+        severity: 1 to 5, 0 for the clean picture.
+    """
+
+    image: NDArray[np.uint8]
+    corruption: str
+    severity: int
+
+
+def panels(data: ImageSet, *, image: int = 0, severities: Sequence[int] = (5,), seed: int = 0) -> list[Panel]:
+    """Corrupt one image in every way: the clean picture first, then each corruption at each severity.
+
+    Raises:
+        ValueError: There is no image of that number, or a severity is not 1 to 5.
+    """
+    if not 0 <= image < len(data):
+        raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")
+    for severity in severities:
+        check_severity(severity)
+    clean = np.asarray(data.images[[image]])
+    made = [Panel(_rgb(clean), "clean", 0)]
+    for name in ALL_CORRUPTIONS:
+        for severity in severities:
+            picture = corrupt(clean, name, severity=severity, seed=seed, indices=[image])
+            made.append(Panel(_rgb(picture), name, severity))
+    return made
+
+
+def contact_sheet(
+    data: ImageSet, out: str | Path, *, image: int = 0, severities: Sequence[int] = (5,), seed: int = 0
+) -> Path:
+    """Write a PNG of one image under all 19 corruptions, with their names.
+
+    One severity gives a block of pictures; several give a row a corruption, weak to strong.
+
+    Args:
+        data: Where the image comes from.
+        out: The file to write.
+        image: Its number.
+        severities: Which of 1 to 5.
+        seed: Of the random corruptions.
+
+    Example:
+        >>> import tempfile
+        >>> from midway import data
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     data.contact_sheet(data.load("cifar10-mini"), f"{folder}/sheet.png", image=3).name
+        'sheet.png'
+    """
+    severities = tuple(sorted(set(severities)))
+    pictures = panels(data, image=image, severities=severities, seed=seed)
+    title = f"{data.name}, image {image}: {data.class_names[data.labels[image]]}"
+    sheet = _block(pictures, title, severities[0]) if len(severities) == 1 else _grid(pictures, title, severities)
+    path = Path(out).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    sheet.save(part, format="PNG")
+    return part.replace(path)
+
+
+def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
+    rows = -(-len(pictures) // COLUMNS)
+    step = TILE + GAP
+    sheet = _Sheet(2 * MARGIN + COLUMNS * step - GAP, 2 * MARGIN + 2 * LINE + rows * (step + LINE) - GAP)
+    sheet.heading(title, f"severity {severity} of 5")
+    for place, panel in enumerate(pictures):
+        left = MARGIN + place % COLUMNS * step
+        top = MARGIN + 2 * LINE + place // COLUMNS * (step + LINE)
+        sheet.picture(panel.image, left, top)
+        sheet.text(_words(panel.corruption), left, top + TILE + 4, strong=panel.severity == 0)
+    return sheet.image
+
+
+def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> Image.Image:
+    step = GRID_TILE + GAP
+    names_width = 150
+    tuning_gap = LINE + GAP
+    sheet = _Sheet(
+        2 * MARGIN + names_width + (1 + len(severities)) * step - GAP,
+        2 * MARGIN + 3 * LINE + len(ALL_CORRUPTIONS) * step - GAP + tuning_gap,
+    )
+    sheet.heading(title, "")
+    clean, corrupted = pictures[0], pictures[1:]
+    left, top = MARGIN + names_width, MARGIN + 3 * LINE
+    for column, header in enumerate(("clean", *(f"severity {severity}" for severity in severities))):
+        sheet.text(header, left + column * step, top - LINE, faint=True)
+    for row, name in enumerate(ALL_CORRUPTIONS):
+        if row == len(CORRUPTIONS):
+            sheet.text("kept for tuning", MARGIN, top + row * step + 4, faint=True)
+            top += tuning_gap
+        sheet.text(_words(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
+        shown = [clean, *(panel for panel in corrupted if panel.corruption == name)]
+        for column, panel in enumerate(shown):
+            sheet.picture(panel.image, left + column * step, top + row * step, tile=GRID_TILE)
+    return sheet.image
+
+
+class _Sheet:
+    """White paper to put pictures and words on, measured in layout pixels."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
+        self._pen = ImageDraw.Draw(self.image)
+        self._width = width
+
+    def heading(self, title: str, note: str) -> None:
+        """Write what the sheet shows along its top."""
+        self.text(title, MARGIN, MARGIN - 6, size=17, strong=True)
+        width = self._pen.textlength(note, font=_font(13 * SCALE, strong=False)) / SCALE
+        self.text(note, self._width - MARGIN - round(width), MARGIN - 3, faint=True)
+
+    def text(
+        self, words: str, left: int, top: int, *, size: int = 13, strong: bool = False, faint: bool = False
+    ) -> None:
+        """Write words with their top left corner at a place."""
+        font = _font(size * SCALE, strong=strong)
+        self._pen.text((left * SCALE, top * SCALE), words, fill=FAINT if faint else INK, font=font)
+
+    def picture(self, pixels: NDArray[np.uint8], left: int, top: int, tile: int = TILE) -> None:
+        """Put a picture into a square tile: small ones by whole pixels, so that nothing is smoothed away."""
+        picture = Image.fromarray(pixels)
+        side = tile * SCALE
+        small = max(picture.size) < side
+        share = side / max(picture.size)
+        size = (max(1, round(picture.width * share)), max(1, round(picture.height * share)))
+        shown = picture.resize(size, Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS)
+        offset = ((side - size[0]) // 2, (side - size[1]) // 2)
+        self.image.paste(shown, (left * SCALE + offset[0], top * SCALE + offset[1]))
+
+
+def _font(size: int, *, strong: bool) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    from matplotlib import get_data_path  # only for its typefaces, and slow to import
+
+    name = "DejaVuSans-Bold.ttf" if strong else "DejaVuSans.ttf"
+    return ImageFont.truetype(Path(get_data_path(), "fonts", "ttf", name), size)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("jpeg", "JPEG")
+
+
+def _rgb(batch: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(np.broadcast_to(batch[0], (*batch.shape[1:3], 3)))

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from midway import data
+from midway.data.lazy_images import as_rgb, fit
+
+WriteImage = Callable[..., Path]
+
+
+def test_class_folders(tmp_path: Path, write_image: WriteImage) -> None:
+    for number, path in enumerate(["dog/b.png", "cat/a.png", "dog/a.jpg", "cat/deep/c.PNG"]):
+        write_image(tmp_path / path, 10 * number)
+    (tmp_path / "cat" / "notes.txt").write_text("not an image")
+    (tmp_path / "cat" / ".hidden.png").write_text("not an image")
+    loaded = data.load("folder", tmp_path)
+    assert loaded.class_names == ("cat", "dog")
+    assert loaded.labels.tolist() == [0, 0, 1, 1]
+    assert loaded.images.shape == (4, 16, 16, 3)
+    assert loaded.images[:][:, 8, 8, 0].tolist() == [10, 30, 20, 0]
+
+
+def test_a_folder_of_images_without_classes(tmp_path: Path, write_image: WriteImage) -> None:
+    write_image(tmp_path / "holiday" / "1.png", 5)
+    loaded = data.load("folder", tmp_path / "holiday")
+    assert (loaded.class_names, loaded.labels.tolist()) == (("holiday",), [0])
+
+
+def test_splits(tmp_path: Path, write_image: WriteImage) -> None:
+    write_image(tmp_path / "val" / "n01" / "a.JPEG", 9)
+    write_image(tmp_path / "train" / "n01" / "a.JPEG", 7)
+    assert data.load("imagenet", tmp_path).images[0][0, 0, 0] == 9
+    assert data.load("imagenet", tmp_path, split="train").images[0][0, 0, 0] == 7
+    assert len(data.load("imagenet", tmp_path / "val")) == 1
+    (tmp_path / "val").rename(tmp_path / "test")
+    assert data.load("imagenet", tmp_path).images[0][0, 0, 0] == 9
+    (tmp_path / "train").rename(tmp_path.parent / "moved_train")
+    with pytest.raises(FileNotFoundError, match="has test but no train folder"):
+        data.load("imagenet", tmp_path, split="train")
+
+
+def test_classes_fix_the_labels(tmp_path: Path, write_image: WriteImage) -> None:
+    write_image(tmp_path / "n02" / "a.png")
+    loaded = data.load("imagenet", tmp_path, classes=["n01", "n02", "n03"])
+    assert (loaded.labels.tolist(), loaded.class_names) == ([1], ("n01", "n02", "n03"))
+    with pytest.raises(ValueError, match="unknown class folder 'n02'"):
+        data.load("imagenet", tmp_path, classes=["n01"])
+
+
+@pytest.mark.parametrize("name", ["imagenet-c", "tiny-imagenet-c"])
+@pytest.mark.parametrize("category", ["", "weather"])
+def test_corruption_folders(tmp_path: Path, write_image: WriteImage, name: str, category: str) -> None:
+    for severity in (1, 5):
+        for wnid in ("n01", "n02"):
+            write_image(tmp_path / category / "fog" / str(severity) / wnid / "v.JPEG", 40 * severity, (64, 64))
+    loaded = data.load(name, tmp_path, corruption="fog", severity=5)
+    assert loaded.images.shape == (2, 64, 64, 3)
+    assert loaded.images[:].min() == 200
+    assert loaded.labels.tolist() == [0, 1]
+    assert loaded.name == f"{name}:fog"
+    with pytest.raises(FileNotFoundError, match=r"fog.3 is missing, there are the severities 1, 5"):
+        data.load(name, tmp_path, corruption="fog", severity=3)
+    with pytest.raises(ValueError, match=r"unknown corruption 'frog': did you mean 'fog'\?.*Zenodo record"):
+        data.load(name, tmp_path, corruption="frog")
+    with pytest.raises(ValueError, match="needs corruption=, one of fog"):
+        data.load(name, tmp_path)
+
+
+def test_empty_and_missing_folders(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none is missing.*image-net.org"):
+        data.load("imagenet", tmp_path / "none")
+    (tmp_path / "cat").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"holds no images, expected CLASS/\*.jpg"):
+        data.load("folder", tmp_path)
+    with pytest.raises(FileNotFoundError, match="is empty, expected CORRUPTION/SEVERITY"):
+        data.load("imagenet-c", tmp_path / "cat", corruption="fog")
+    with pytest.raises(ValueError, match="list of paths is empty"):
+        data.LazyImages([])
+
+
+def test_one_size_is_kept_and_many_become_224(tmp_path: Path, write_image: WriteImage) -> None:
+    paths = [write_image(tmp_path / f"{i}.png", i, (40, 30)) for i in range(3)]
+    assert data.LazyImages(paths).shape == (3, 30, 40, 3)
+    paths.append(write_image(tmp_path / "odd.png", 9, (300, 250)))
+    lazy = data.LazyImages(paths)
+    assert lazy.shape == (4, 224, 224, 3)
+    assert lazy[:].shape == (4, 224, 224, 3)
+    assert data.LazyImages(paths, 48)[[3]].shape == (1, 48, 48, 3)
+    with pytest.raises(ValueError, match="size is 0"):
+        data.LazyImages(paths, 0)
+
+
+def test_the_imagenet_protocol(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    image = Image.fromarray(rng.integers(0, 256, (300, 500, 3), dtype=np.uint8))
+    expected = image.resize((427, 256), Image.Resampling.BILINEAR).crop((102, 16, 326, 240))  # short side, centre
+    np.testing.assert_array_equal(fit(image, (224, 224)), np.asarray(expected))
+
+
+@pytest.mark.parametrize("index", [slice(1, 3), [2, 0, 2], np.array([True, False, True]), slice(None, None, -1)])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_picking_is_numpys(tmp_path: Path, write_image: WriteImage, index: object, workers: int) -> None:
+    lazy = data.LazyImages([write_image(tmp_path / f"{i}.png", i) for i in range(3)], workers=workers)
+    eager = np.stack([lazy[i] for i in range(3)])
+    np.testing.assert_array_equal(lazy[index], eager[index])  # type: ignore[call-overload]
+    assert lazy[-1][0, 0, 0] == 2
+    assert lazy[[]].shape == (0, 16, 16, 3)
+    with pytest.raises(IndexError):
+        lazy[[3]]
+
+
+@pytest.mark.parametrize(("mode", "value"), [("L", 80), ("RGBA", 80), ("P", 80), ("I;16", 80 * 257), ("1", 255)])
+def test_every_mode_becomes_rgb(tmp_path: Path, mode: str, value: int) -> None:
+    if mode == "P":
+        image = Image.new("RGB", (8, 8), (80, 80, 80)).quantize()
+        image.info["transparency"] = b"\x00" * 4
+    elif mode == "I;16":
+        image = Image.fromarray(np.full((8, 8), value, np.uint16))
+    else:
+        image = Image.new(mode, (8, 8), (80, 80, 80, 10) if mode == "RGBA" else value)
+    rgb = as_rgb(image)
+    assert rgb.mode == "RGB"
+    assert rgb.getpixel((0, 0)) == ((255,) * 3 if mode == "1" else (80,) * 3)
+
+
+def test_damaged_images_are_named(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    paths = [tmp_path / f"{name}.jpg" for name in ("good", "truncated", "noise", "empty", "gone")]
+    for path in paths[:2]:
+        Image.fromarray(rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(path)
+    paths[1].write_bytes(paths[1].read_bytes()[:900])
+    paths[2].write_bytes(rng.bytes(500))
+    paths[3].touch()
+    lazy = data.LazyImages(paths, 64)
+    assert lazy[[0]].shape == (1, 64, 64, 3)
+    for place, message in [
+        (1, "truncated.jpg is damaged or truncated .900 bytes"),
+        (2, "noise.jpg is not an image that can be read .500 bytes"),
+        (3, "empty.jpg is not an image that can be read .0 bytes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            lazy[[0, place]]
+    with pytest.raises(FileNotFoundError, match=r"gone.jpg is missing"):
+        lazy[[0, 4]]
