@@ -28,6 +28,8 @@ format: $(STAMP)  ## Put the code into the house style
 bench: $(STAMP)  ## Measure speed; results go to runs/benchmarks
 	@echo "==> Corruptions, batched against one image at a time"
 	@$(BIN)/python benchmarks/corruptions_speed.py
+	@echo "==> MITA against a plain implementation"
+	@$(BIN)/python benchmarks/mita_speed.py
 
 clean:  ## Remove the environment and caches (results in runs/ stay)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

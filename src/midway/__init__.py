@@ -13,7 +13,7 @@ Example:
     True
 """
 
-from midway import data, functional, methods, metrics, models, sampling, streams
+from midway import data, functional, methods, metrics, models, sampling, streams, testing
 from midway.bench import Result, evaluate
 from midway.data import corrupt
 from midway.methods import BN, MITA, TEA, Method, Source, Tent, adapt
@@ -41,4 +41,5 @@ __all__ = [
     "sample_images",
     "sampling",
     "streams",
+    "testing",
 ]

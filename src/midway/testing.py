@@ -114,9 +114,10 @@ def check_the_given_model_never_changes(factory: Factory) -> None:
 
 
 def check_answers_are_plain_logits(factory: Factory) -> None:
-    """Answers are float32, detached, finite, one row an image, and the images are left alone."""
+    """Answers are float32, detached, finite, one row an image, and the images are left alone, in either layout."""
     method = _make(factory)
-    for images in batches():
+    first, second, third = batches()
+    for images in (first, second.to(memory_format=torch.channels_last), third):
         before = images.clone()
         logits = _run(method, [images])[0]
         assert logits.shape == (len(images), 4), f"logits have shape {tuple(logits.shape)}"
@@ -136,13 +137,16 @@ def check_reset_is_exact(factory: Factory) -> None:
 
 
 def check_resume_is_exact(factory: Factory) -> None:
-    """A state saved after batch k and loaded elsewhere gives the same bits from batch k + 1 on."""
+    """A state taken after batch k, saved or not, and loaded elsewhere gives the same bits from batch k + 1 on."""
     stream = batches(4)
     method = _make(factory)
     _run(method, stream[:2])
     file = io.BytesIO()
     torch.save(method.state_dict(), file)
+    kept = method.state_dict()
     expected = _run(method, stream[2:])
+    method.load_state_dict(kept)
+    assert _equal(expected, _run(method, stream[2:])), "a state dict changes as the method goes on"
     other = _make(factory)
     _run(other, batches(1, seed=9))
     file.seek(0)
@@ -157,10 +161,11 @@ def check_copies_are_independent(factory: Factory) -> None:
     stream = batches(3)
     method = _make(factory)
     _run(method, stream[:1])
+    expected = _run(copy.deepcopy(method), stream[1:])
     twin = copy.deepcopy(method)
     _run(twin, batches(2, seed=5))
-    alone = _make(factory)
-    assert _equal(_run(alone, stream)[1:], _run(method, stream[1:])), "running a copy disturbed the original"
+    assert _equal(expected, _run(method, stream[1:])), "a copy answers differently, or running one disturbed this"
+    assert _equal(expected, _run(_make(factory), stream)[1:]), "the copy of an adapted method is not adapted"
 
 
 def check_bad_input_changes_nothing(factory: Factory) -> None:
@@ -183,6 +188,7 @@ def check_bad_input_changes_nothing(factory: Factory) -> None:
         good[0].numpy(),
         None,
     ]
+    bad.append(good[0].double())
     for images in bad:
         try:
             _run(method, [images])
@@ -206,8 +212,16 @@ def check_gradient_modes_do_not_matter(factory: Factory) -> None:
         assert _equal(expected, _run(_make(factory), stream)), "answers differ under torch.no_grad()"
     with torch.inference_mode():
         inside = [images.clone() for images in stream]
-        answers = _run(_make(factory, tiny_network()), inside)
-    assert _equal(expected, [answer.clone() for answer in answers]), "answers differ under torch.inference_mode()"
+        method = _make(factory, tiny_network())
+        answers = [_run(method, inside)]
+        method.reset()
+        answers.append(_run(method, inside))
+        method.load_state_dict(_make(factory).state_dict())
+        answers.append(_run(copy.deepcopy(method), inside))
+        method.restore(method.snapshot())
+        answers.append(_run(method, inside))
+    for answer in answers:
+        assert _equal(expected, [logits.clone() for logits in answer]), "answers differ under torch.inference_mode()"
 
 
 def check_train_and_eval_do_not_matter(factory: Factory) -> None:

@@ -12,6 +12,7 @@ import midway
 from midway.bench import Result
 from midway.data import ImageSet
 from midway.methods import About, Method
+from midway.testing import tiny_network
 
 
 class Brightness(nn.Module):
@@ -57,7 +58,11 @@ def test_groups_are_told_apart() -> None:
 
 
 def test_a_result_survives_json() -> None:
-    result = midway.evaluate(Brightness(), midway.streams.pure(black_and_white(), "clean", batch_size=4))
+    stream = midway.streams.pure(black_and_white(), "clean", batch_size=4)
+    assert midway.evaluate(Brightness(), stream).label == "source"
+    result = midway.evaluate(midway.Tent(tiny_network(classes=2), betas=(0.5, 0.9)), stream, label="TENT, hasty")
+    assert result.hyperparameters["betas"] == [0.5, 0.9]
+    assert result.label == "TENT, hasty"
     assert Result.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -17,8 +19,10 @@ def test_errors_say_what_to_do() -> None:
         method(images[0])
     with pytest.raises(ValueError, match="batch is empty"):
         method(images[:0])
-    with pytest.raises(ValueError, match="takes 3 channels"):
+    with pytest.raises(ValueError, match=r"does not take images of shape \(2, 1, 16, 16\): .*channels"):
         method(images[:, :1])
+    with pytest.raises(TypeError, match=r"images are torch.float64, the model is torch.float32"):
+        method(images.double())
     with pytest.raises(ValueError, match="unnormalised"):
         method((images - 0.5) / 0.2)
     images[7, 0, 0, 0] = float("nan")
@@ -26,6 +30,22 @@ def test_errors_say_what_to_do() -> None:
         method(images)
     with pytest.raises(TypeError, match=r"torch\.as_tensor"):
         method(images.numpy())
+
+
+def test_shapes_are_tried_out_before_anything_moves() -> None:
+    """A network of a fixed size, and one that needs several images, are refused with the state as before."""
+    fixed = nn.Sequential(tiny_network()[:6], nn.Flatten(), nn.Linear(8 * 8 * 8, 4))  # type: ignore[index]
+    vectors = nn.Sequential(tiny_network()[:8], nn.BatchNorm1d(8), nn.Linear(8, 4)).eval()  # type: ignore[index]
+    for network, bad in ((fixed, batches(1, side=20)[0]), (vectors, batches(1, size=1)[0])):
+        method, twin = midway.MITA(network), midway.MITA(network)
+        good = batches(1)[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(ValueError, match="does not take images of shape"):
+                method(bad)
+        assert torch.equal(method(good), twin(good))
+    with pytest.raises(ValueError, match=r"logits \(N, classes\), got \(2, 3, 16, 16\)"):
+        midway.Source(nn.Identity())(batches(1)[0])
 
 
 def test_single_images_warn_once_where_batch_statistics_are_used() -> None:
@@ -52,6 +72,13 @@ def test_a_method_is_not_a_model() -> None:
         midway.Source(lambda images: images)  # type: ignore[arg-type]
 
 
+def test_arguments_the_wrong_way_round_are_explained() -> None:
+    with pytest.raises(TypeError, match="given by its name"):
+        midway.adapt(tiny_network(), midway.Tent)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="given by its name"):
+        midway.adapt("tent", tiny_network())  # type: ignore[arg-type]
+
+
 def test_registering_a_taken_name_is_refused() -> None:
     class Impostor(midway.Source):
         pass
@@ -64,6 +91,12 @@ def test_state_of_another_method_or_network_is_refused_untouched() -> None:
     method = midway.Tent(tiny_network())
     method(batches(1)[0])
     before = {key: value.clone() for key, value in method.state_dict().items() if isinstance(value, torch.Tensor)}
+    with pytest.raises(ValueError, match="plain network weights"):
+        method.load_state_dict(tiny_network().state_dict())
+    with pytest.raises(ValueError, match=r"the state is of lr=0\.1, this method has lr=0\.001"):
+        method.load_state_dict(midway.Tent(tiny_network(), lr=0.1).state_dict())
+    with pytest.raises(ValueError, match="assign=True"):
+        method.load_state_dict(midway.Tent(tiny_network()).state_dict(), assign=True)
     with pytest.raises(ValueError, match="the state is of source, this is tent"):
         method.load_state_dict(midway.Source(tiny_network()).state_dict())
     with pytest.raises(ValueError, match="keys differ"):

@@ -63,7 +63,7 @@ def test_a_failing_forward_puts_the_source_statistics_back() -> None:
     first = next(module for module in method.model.modules() if isinstance(module, nn.BatchNorm2d))
     first.weight = None  # type: ignore[assignment]
     first.bias = nn.Parameter(torch.zeros(99), requires_grad=False)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ValueError, match="does not take images"):
         method(batches(1)[0])
     assert torch.equal(method.model.state_dict()["1.running_mean"], before["1.running_mean"])
 

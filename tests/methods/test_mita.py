@@ -141,6 +141,21 @@ def test_diverging_sampling_neither_poisons_the_model_nor_the_answer() -> None:
     assert all(p.isfinite().all() for p in mita.parameters())
 
 
+def test_chains_that_ran_to_infinity_start_again() -> None:
+    mita = midway.MITA(tiny_network(), buffer_size=6, reinit_probability=0.0)
+    first, second, third = batches(3)
+    mita(first)
+    for ada in (mita.predictor_ada, mita.data_model_ada):
+        assert ada is not None
+        assert ada.buffer._images is not None
+        ada.buffer._images[:3] = float("inf")
+    mita(second)
+    skipped = mita.diagnostics["stalled_moves"]
+    assert skipped > 0
+    mita(third)
+    assert mita.diagnostics["stalled_moves"] == skipped
+
+
 def test_bf16_is_close_and_refused_by_a_wrong_name() -> None:
     images = batches(1)[0]
     exact, rough = (midway.MITA(tiny_network(), precision=precision) for precision in ("float32", "bf16"))

@@ -119,6 +119,19 @@ def test_safetensors_and_guessed_sizes(tmp_path: Path) -> None:
     assert constants.mean.flatten().tolist() == pytest.approx([0.5070, 0.4865, 0.4409])
 
 
+def test_stored_constants_are_used_unless_others_are_given(tmp_path: Path) -> None:
+    stored = {"mean": torch.full((1, 3, 1, 1), 0.5), "std": torch.full((1, 3, 1, 1), 0.2)}
+    torch.save({**small().state_dict(), **stored}, tmp_path / "weights.pth")
+    for given, expected in (({}, [0.5] * 3), ({"mean": (0, 0, 0), "std": (1, 1, 1)}, [0.0] * 3)):
+        constants = models.load(tmp_path / "weights.pth", **given).normalize
+        assert isinstance(constants, Normalize)
+        assert constants.mean.flatten().tolist() == expected
+    torch.save(CifarResNet(depth=20, classes=100).state_dict(), tmp_path / "hundred.pth")
+    named = models.load(tmp_path / "hundred.pth", architecture="resnet20", classes=100).normalize
+    assert isinstance(named, Normalize)
+    assert named.std.flatten().tolist() == pytest.approx([0.2673, 0.2564, 0.2762])
+
+
 class Hostile:
     def __init__(self, target: Path) -> None:
         self.target = target

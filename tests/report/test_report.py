@@ -16,7 +16,7 @@ PAIR = "outlier:glass_blur/gaussian_noise@0.005"
 
 def result(method: str, stream: str, by_group: dict[str, float], accuracy: float, counts: list[int]) -> Result:
     images = dict(zip(by_group, counts, strict=True))
-    return Result(method, {}, stream, sum(counts), accuracy, by_group, images, (accuracy,), 0.125)
+    return Result(method, method, {}, stream, sum(counts), accuracy, by_group, images, (accuracy,), 0.125)
 
 
 @pytest.fixture

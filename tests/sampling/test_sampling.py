@@ -33,7 +33,7 @@ def test_one_step_on_a_linear_softmax_model_has_a_closed_form() -> None:
     expected = x.flatten(1) + 0.2 / 2 * (logits.softmax(1) @ WEIGHT)
     walk = langevin(linear_energy, x, steps=1, step_size=0.2, noise=0)
     torch.testing.assert_close(walk.images.flatten(1), expected)
-    assert walk.stalled == 0
+    assert not walk.stalled.any()
 
 
 def test_the_default_noise_is_the_square_root_of_the_step_size() -> None:
@@ -73,7 +73,10 @@ def test_an_image_whose_gradient_is_not_finite_stays_and_is_counted() -> None:
     walk = langevin(broken, x, steps=2, step_size=0.1, noise=0)
     assert torch.equal(walk.images[0], x[0])
     assert not torch.equal(walk.images[1], x[1])
-    assert walk.stalled == 2
+    assert walk.stalled.tolist() == [True, False]
+    far = langevin(lambda images: images.sum(dim=(1, 2, 3)) * 1e30, x, steps=1, step_size=1e30, noise=0)
+    assert torch.equal(far.images, x)  # a finite gradient, but a move to infinity
+    assert far.stalled.all()
 
 
 def test_a_walk_changes_neither_its_start_nor_gradients_of_weights() -> None:

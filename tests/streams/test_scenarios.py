@@ -100,6 +100,16 @@ def test_plain_arrays_and_ready_made_shifts() -> None:
         midway.streams.pure(data, shuffled)
 
 
+def test_images_that_are_not_bytes_in_the_right_order_are_refused() -> None:
+    labels = np.zeros(4, np.int64)
+    with pytest.raises(TypeError, match="images are float32, expected uint8: multiply"):
+        midway.streams.pure((np.zeros((4, 8, 8, 3), np.float32), labels), "clean")
+    with pytest.raises(ValueError, match=r"expected \(N, H, W, 3\).*transpose"):
+        midway.streams.pure((np.zeros((4, 3, 8, 8), np.uint8), labels), "clean")
+    with pytest.raises(TypeError, match="expected uint8"):
+        ImageSet(np.zeros((4, 8, 8, 3)), labels, ("a",), "floats")
+
+
 def test_errors_say_what_is_wrong() -> None:
     data = toy(50)
     with pytest.raises(ValueError, match="ratio must be between 0 and 1, got 0"):

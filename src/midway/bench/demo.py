@@ -79,7 +79,8 @@ def run_demo(
         "seed": seed,
         "version": midway.__version__,
     }
-    return Comparison("Midway demo: corrupted CIFAR-10", "midway demo", settings, results, left_out)
+    command = f"midway demo --methods {','.join(chosen)} --images {len(data)} --budget {budget_seconds:g} --seed {seed}"
+    return Comparison("Midway demo: corrupted CIFAR-10", command, settings, results, left_out)
 
 
 def _scenarios(data: midway.data.ImageSet, batch_size: int, seed: int) -> list[Stream]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -21,7 +22,8 @@ class Result:
 
     Attributes:
         method: Name of the method.
-        hyperparameters: Its settings.
+        label: What tables call it; tells two settings of one method apart.
+        hyperparameters: Its settings, as plain values.
         stream: Name of the stream.
         images: Number of images answered.
         accuracy: On all images.
@@ -33,6 +35,7 @@ class Result:
     """
 
     method: str
+    label: str
     hyperparameters: dict[str, Any]
     stream: str
     images: int
@@ -57,6 +60,7 @@ def evaluate(
     method: Method | nn.Module,
     stream: Stream,
     *,
+    label: str | None = None,
     reset: bool = True,
     on_batch: Callable[[float], None] | None = None,
 ) -> Result:
@@ -65,6 +69,7 @@ def evaluate(
     Args:
         method: A method; a plain classifier is measured as it is (as ``Source``).
         stream: The batches.
+        label: What tables call this entry; the method's name if left out.
         reset: Start from the source. False continues from the method's present state (continual adaptation).
         on_batch: Called after every batch with the accuracy so far, for progress bars.
 
@@ -97,7 +102,8 @@ def evaluate(
     counts = all_groups.bincount(minlength=len(stream.groups)).tolist()
     return Result(
         method=method.about.name,
-        hyperparameters=dict(method.hyperparameters),
+        label=label or method.about.name,
+        hyperparameters=json.loads(json.dumps(method.hyperparameters, default=repr)),
         stream=stream.name,
         images=len(all_labels),
         accuracy=accuracy(all_predictions, all_labels),

@@ -31,6 +31,16 @@ class ImageArray(Protocol):
         ...
 
 
+def check_pixels(images: ImageArray, name: str) -> None:
+    """Raise unless these are bytes (N, H, W, C) of one or three channels."""
+    shape, dtype = tuple(images.shape), getattr(images, "dtype", np.dtype(np.uint8))
+    if dtype != np.uint8:
+        raise TypeError(f"{name}: images are {dtype}, expected uint8: multiply images in [0, 1] by 255 and convert.")
+    if len(shape) != 4 or shape[3] not in (1, 3):
+        hint = ": transpose them, images.transpose(0, 2, 3, 1)" if len(shape) == 4 and shape[1] in (1, 3) else ""
+        raise ValueError(f"{name}: images have shape {shape}, expected (N, H, W, 3) or (N, H, W, 1){hint}.")
+
+
 @dataclass(frozen=True)
 class ImageSet:
     """Labelled images.
@@ -57,9 +67,7 @@ class ImageSet:
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", np.asarray(self.labels, dtype=np.int64))
         object.__setattr__(self, "class_names", tuple(self.class_names))
-        shape = tuple(self.images.shape)
-        if len(shape) != 4 or shape[3] not in (1, 3):
-            raise ValueError(f"{self.name}: images have shape {shape}, expected (N, H, W, 3) or (N, H, W, 1).")
+        check_pixels(self.images, self.name)
         if self.labels.shape != (len(self.images),):
             raise ValueError(f"{self.name}: {len(self.images)} images but labels of shape {self.labels.shape}.")
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):

@@ -79,7 +79,8 @@ class Method(nn.Module, metaclass=_Sealed):
     Attributes:
         model: The copy that adapts.
         hyperparameters: The constructor's arguments, defaults included.
-        diagnostics: Counters and sizes of the last batch, such as ``skipped_steps``.
+        diagnostics: What the method noted: sizes of the last batch, and counters since the last reset, such as
+            ``skipped_steps``.
 
     Example:
         >>> import torch
@@ -113,6 +114,7 @@ class Method(nn.Module, metaclass=_Sealed):
         self.memory_format = _fastest_safe_layout(model)
         self.model = _independent_copy(model, self.memory_format).eval().requires_grad_(False)
         self.diagnostics: dict[str, float] = {}
+        self._tried_shapes: set[tuple[int, ...]] = set()
         self._warned_of_single_images = False
 
     @abstractmethod
@@ -130,14 +132,16 @@ class Method(nn.Module, metaclass=_Sealed):
             Logits (N, classes), float32, detached, in the order of the images.
 
         Raises:
-            TypeError: Not a floating-point tensor.
+            TypeError: Not a tensor of the model's floating-point type.
             ValueError: Wrong shape, empty, NaN or Inf, values far outside [0, 1], or another device. The state of the
                 method is then as before.
         """
         self._validate(images)
         with torch.inference_mode(False), torch.enable_grad():
             images = images.detach().clone() if images.is_inference() else images.detach()
-            logits = self.step(images.contiguous(memory_format=self.memory_format))
+            images = images.contiguous(memory_format=self.memory_format)
+            self._try_out(images)
+            logits = self.step(images)
         return logits.detach().float()
 
     def descend(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
@@ -160,15 +164,18 @@ class Method(nn.Module, metaclass=_Sealed):
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
+    @torch.inference_mode(False)
     def reset(self) -> None:
         """Go back to the source: weights, statistics, optimiser, averages, random state, bit for bit."""
         self.restore(self._source)
 
+    @torch.inference_mode(False)
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of all that changes as the method adapts (frozen weights are not copied)."""
         evolving = {name: capture(getattr(self, name)) for name in ("diagnostics", *self.evolving)}
         return {"tensors": capture(self._moving_tensors()), "evolving": evolving}
 
+    @torch.inference_mode(False)
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
         tensors = self._moving_tensors()
@@ -178,31 +185,74 @@ class Method(nn.Module, metaclass=_Sealed):
         for name, value in snapshot["evolving"].items():
             put_back(self, name, value)
 
+    @torch.inference_mode(False)
     def get_extra_state(self) -> dict[str, Any]:
         """What ``state_dict`` holds besides weights: the evolving attributes, and the source for ``reset``."""
-        return {"method": self.about.name, "now": self.snapshot()["evolving"], "source": self._source}
+        return {
+            "method": self.about.name,
+            "hyperparameters": {name: repr(value) for name, value in self.hyperparameters.items()},
+            "now": self.snapshot()["evolving"],
+            "source": capture(self._source),
+        }
 
+    @torch.inference_mode(False)
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take over what ``get_extra_state`` gave."""
-        self._source = capture(state["source"])
         for name, value in state["now"].items():
             put_back(self, name, value)
+        self._source = capture(state["source"])
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return everything: weights, statistics, optimiser, averages, random state; adapting on does not change it.
+
+        Like torch's own, except that the tensors that move are copies. Frozen weights are shared with the method.
+        """
+        with torch.inference_mode(False):
+            state = super().state_dict(*args, **kwargs)
+            prefix = kwargs.get("prefix", "")
+            for name in self._moving_tensors():
+                state[prefix + name] = state[prefix + name].clone()
+        return state
+
+    @torch.inference_mode(False)
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Take over everything from another instance of this method on the same network, all or nothing.
 
         Raises:
-            ValueError: The state is another method's or another network's; this one is then as before.
+            ValueError: The state is another method's, another network's or of other hyper-parameters; this one is
+                then as before.
         """
-        mine = self.state_dict()
-        theirs = state_dict.get("_extra_state", {"method": "no method"})
-        if theirs["method"] != self.about.name:
-            raise ValueError(f"the state is of {theirs['method']}, this is {self.about.name}.")
-        if not same_structure(mine, state_dict):
-            differing = sorted(key for key in mine.keys() ^ state_dict.keys())[:3]
+        if assign:
+            raise ValueError("assign=True would part the optimiser from the weights it moves: leave it out.")
+        self._check_state(state_dict)
+        before = capture(dict(super().state_dict()))
+        try:
+            return super().load_state_dict(state_dict, strict=strict)
+        except Exception:
+            super().load_state_dict(before)
+            raise
+
+    def _check_state(self, theirs: Mapping[str, Any]) -> None:
+        if "_extra_state" not in theirs:
+            raise ValueError("these are plain network weights: load them into the network, then wrap that.")
+        extra = theirs["_extra_state"]
+        if extra["method"] != self.about.name:
+            raise ValueError(f"the state is of {extra['method']}, this is {self.about.name}.")
+        for name, value in self.hyperparameters.items():
+            if (given := extra["hyperparameters"].get(name)) != repr(value):
+                raise ValueError(f"the state is of {name}={given}, this method has {name}={value!r}.")
+        mine = super().state_dict()
+        if not same_structure(mine, theirs):
+            differing = sorted(key for key in mine.keys() ^ theirs.keys())[:3]
             detail = f"keys differ ({', '.join(differing)}, ...)" if differing else "shapes differ"
             raise ValueError(f"the state does not fit {self!r}: {detail}.")
-        return super().load_state_dict(state_dict, strict=strict, assign=assign)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        clone = self.__class__.__new__(self.__class__)
+        memo[id(self)] = clone
+        with torch.inference_mode(False):
+            clone.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return clone
 
     def train(self, mode: bool = True) -> Self:
         """Note the mode; the network inside stays as the method set it up, so ``eval()`` changes no answer."""
@@ -217,11 +267,13 @@ class Method(nn.Module, metaclass=_Sealed):
         moving = {name: p.detach() for name, p in self.named_parameters() if p.requires_grad}
         return moving | dict(self.named_buffers())
 
+    @torch.inference_mode(False)
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        """Move the evolving tensors along when the module moves to a device or dtype."""
+        """Move the evolving tensors and the source along when the module moves to a device or dtype."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name in self.evolving:
             setattr(self, name, to_each_tensor(getattr(self, name), fn))
+        self._source = to_each_tensor(self._source, fn)
         return self
 
     # ---- checks ------------------------------------------------------------------------------------------------------
@@ -235,12 +287,13 @@ class Method(nn.Module, metaclass=_Sealed):
             raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}.")
         if images.numel() == 0:
             raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
-        first = next((m for m in self.model.modules() if isinstance(m, nn.Conv2d)), None)
-        if first is not None and images.shape[1] != first.in_channels:
-            raise ValueError(f"the model takes {first.in_channels} channels, images have shape {tuple(images.shape)}.")
-        parameter = next(self.model.parameters(), None)
-        if parameter is not None and images.device != parameter.device:
+        parameter = next(self.model.parameters(), images)
+        if images.device != parameter.device:
             raise ValueError(f"images are on {images.device}, the model is on {parameter.device}: move one of them.")
+        if images.dtype != parameter.dtype:
+            raise TypeError(
+                f"images are {images.dtype}, the model is {parameter.dtype}: use images.to({parameter.dtype})."
+            )
         lowest, highest = (bound.item() for bound in images.detach().aminmax())
         if not (math.isfinite(lowest) and math.isfinite(highest)):
             bad = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
@@ -257,6 +310,28 @@ class Method(nn.Module, metaclass=_Sealed):
                 "give larger batches, or mix in the source's statistics, for example BN(model, prior=16).",
                 stacklevel=4,
             )
+
+    def _try_out(self, images: Tensor) -> None:
+        """See once for each shape whether the network takes such images, before anything moves."""
+        few = images[:2]
+        if few.shape in self._tried_shapes:
+            return
+        try:
+            with torch.no_grad():
+                logits = self.model(few)
+        except (RuntimeError, ValueError, IndexError) as error:
+            single = " (a single image has no batch statistics there: give larger batches)" if len(few) == 1 else ""
+            raise ValueError(
+                f"the model does not take images of shape {tuple(few.shape)}{single}: {_first_line(error)}"
+            ) from error
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(few):
+            shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise ValueError(f"the model must answer with logits (N, classes), got {shown} for {len(few)} images.")
+        self._tried_shapes.add(few.shape)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _fastest_safe_layout(model: nn.Module) -> torch.memory_format:

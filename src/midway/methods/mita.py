@@ -110,6 +110,8 @@ class MITA(Method):
                 f"{predictor_steps}, {data_model_steps} and {data_steps}; "
                 "turn parts off with adapt_model and adapt_data."
             )
+        if data_step_size < 0:
+            raise ValueError(f"data_step_size must be 0 or more, got {data_step_size}.")
         if data_model == "fresh" and data_model_steps < predictor_steps:
             raise ValueError(
                 f"a fresh data model goes on from the predictor: data_model_steps ({data_model_steps}) "
@@ -157,14 +159,14 @@ class MITA(Method):
                 self._start_from_the_predictor()
             for _ in range(self.data_model_steps - self.predictor_steps * self.fresh):
                 self.data_model_ada.step(images).note(self, of="data_model_")
-        self.adapted_images = self._move(images) if self.adapt_data else images
+        self.adapted_images = self._move(images) if self.adapt_data else images.clone()
         with torch.no_grad():
             return self.predictor_energy.logits(self.adapted_images)
 
     def _move(self, images: Tensor) -> Tensor:
         """Move the images: x' = DataAda(theta~', x)."""
         moved, stalled = data_ada(self.data_energy, images, steps=self.data_steps, step_size=self.data_step_size)
-        self.count("stalled_moves", stalled)
+        self.count("stalled_moves", int(stalled.sum()))
         self.diagnostics["data_move"] = (moved - images).flatten(1).norm(dim=1).mean().item()
         return moved
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 
 def running_layers(model: nn.Module) -> Iterator[_NormBase]:
@@ -24,8 +24,7 @@ def running_layers(model: nn.Module) -> Iterator[_NormBase]:
 
 def uses_batch_statistics(model: nn.Module) -> bool:
     """Tell whether a BatchNorm layer of the model mixes the images of a batch."""
-    batch_norm = torch.nn.modules.batchnorm._BatchNorm
-    return any(isinstance(m, batch_norm) and (m.running_mean is None or m.training) for m in model.modules())
+    return any(isinstance(m, _BatchNorm) and (m.running_mean is None or m.training) for m in model.modules())
 
 
 def use_batch_statistics(model: nn.Module) -> int:
@@ -54,10 +53,11 @@ def use_batch_statistics(model: nn.Module) -> int:
 
 
 def use_prior_statistics(model: nn.Module, prior: float) -> int:
-    """Mix source and batch statistics: weight prior / (prior + n) on the source's, n being the batch size.
+    """Mix source and batch statistics in BatchNorm layers: weight prior / (prior + n) on the source's, n images.
 
     The layer itself computes as in evaluation mode; its statistics are exchanged for the mixture while it runs and put
-    back afterwards, so that the source's are never lost. No gradient flows through the statistics.
+    back afterwards, so that the source's are never lost. No gradient flows through the statistics. InstanceNorm layers
+    keep the source's: they know no batch.
 
     Args:
         model: Changed in place; its layers must be in evaluation mode.
@@ -68,6 +68,8 @@ def use_prior_statistics(model: nn.Module, prior: float) -> int:
     """
     changed = 0
     for layer in running_layers(model):
+        if not isinstance(layer, _BatchNorm):
+            continue
         mixture = _PriorMixture(prior)
         layer.register_forward_pre_hook(mixture.exchange)
         layer.register_forward_hook(mixture.put_back, always_call=True)

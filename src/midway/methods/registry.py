@@ -23,8 +23,9 @@ def register(method: M) -> M:
         True
     """
     name = method.about.name
-    if _METHODS.get(name, method) is not method:
-        raise ValueError(f"the name '{name}' is taken by {_METHODS[name].__module__}.{_METHODS[name].__qualname__}.")
+    known = _METHODS.get(name, method)
+    if (known.__module__, known.__qualname__) != (method.__module__, method.__qualname__):  # a notebook cell runs twice
+        raise ValueError(f"the name '{name}' is taken by {known.__module__}.{known.__qualname__}.")
     _METHODS[name] = method
     return method
 
@@ -51,6 +52,8 @@ def find(name: str) -> type[Method]:
         >>> methods.find("tent").about.title
         'TENT'
     """
+    if not isinstance(name, str):
+        raise TypeError(f"a method is given by its name, such as 'tent', got {name!r}.")
     if name not in _METHODS:
         raise ValueError(unknown("method", name, _METHODS))
     return _METHODS[name]

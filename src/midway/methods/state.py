@@ -47,9 +47,11 @@ def put_back(owner: object, name: str, captured: Any) -> None:
     """Set an attribute to what ``capture`` made of it earlier; the capture stays usable."""
     current = getattr(owner, name)
     if isinstance(current, torch.Generator):
-        current.set_state(captured)
+        current.set_state(captured.cpu())
     elif hasattr(current, "load_state_dict"):
         current.load_state_dict(copy.deepcopy(captured))
+    elif isinstance(current, Tensor) and isinstance(captured, Tensor):
+        setattr(owner, name, capture(captured).to(current))
     else:
         setattr(owner, name, capture(captured))
 

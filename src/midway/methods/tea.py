@@ -92,6 +92,11 @@ class ModelAda:
     ) -> None:
         if langevin_steps < 0:
             raise ValueError(f"langevin_steps must be 0 or more, got {langevin_steps}.")
+        if langevin_step_size < 0 or (langevin_noise is not None and langevin_noise < 0):
+            raise ValueError(
+                "langevin_step_size and langevin_noise must be 0 or more, "
+                f"got {langevin_step_size} and {langevin_noise}."
+            )
         self.energy = energy
         self.optimizer = torch.optim.Adam(parameters, lr=lr, betas=betas)
         self.buffer = buffer
@@ -104,12 +109,15 @@ class ModelAda:
         }
 
     def sample(self, like: Tensor) -> tuple[Tensor, int]:
-        """Draw images from the model, as many as there are in ``like``; also say how many moves stalled."""
+        """Draw images from the model, as many as there are in ``like``; also say how many chains stalled."""
         generator = self.randomness.on(like.device)
         places, start = self.buffer.draw(like, generator)
         sampled, stalled = langevin(self.energy, start, generator=generator, **self.walk)
+        count = int(stalled.sum())
+        if count:  # a chain that cannot move starts from noise again
+            sampled = torch.where(stalled.view(-1, 1, 1, 1), self.buffer.noise(like, generator), sampled)
         self.buffer.put(places, sampled)
-        return sampled, stalled
+        return sampled, count
 
     def step(self, images: Tensor) -> Contrast:
         """Take one of the N steps and say what happened."""

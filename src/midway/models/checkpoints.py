@@ -90,6 +90,24 @@ def fit_keys(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]
     return state
 
 
+def stored_constants(state: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """Return the normalisation a checkpoint stores, as ``mean`` and ``std``; nothing if it stores none.
+
+    Example:
+        >>> import torch
+        >>> from midway.models.checkpoints import stored_constants
+        >>> stored_constants({"normalize.mean": torch.full((1, 3, 1, 1), 0.5), "normalize.std": torch.ones(1, 3, 1, 1)})
+        {'mean': (0.5, 0.5, 0.5), 'std': (1.0, 1.0, 1.0)}
+    """
+    found = {
+        kind: tuple(value.flatten().tolist())
+        for kind, names in (("mean", ("mean", "mu")), ("std", ("std", "sigma")))
+        for key, value in state.items()
+        if key.split(".")[-1] in names and value.numel() in (1, 3)
+    }
+    return found if len(found) == 2 else {}
+
+
 def _shared_prefix(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str | None:
     """Return a known prefix under which (almost) all keys lie, unless the model itself has it."""
     for prefix in PREFIXES:

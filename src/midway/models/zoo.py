@@ -10,7 +10,7 @@ from torch import nn
 
 from midway.checksum import file_digest
 from midway.models.card import Card, cards
-from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict
+from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict, stored_constants
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
 from midway.suggest import unknown
@@ -56,8 +56,8 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
         name_or_path: A name that ``midway models`` lists, or a checkpoint file (``.safetensors``, ``.pth``, ...).
         architecture: What network a file holds, for example ``"wrn28_10"``; read off its tensors if left out.
         **arguments: Constructor arguments for a file, above all ``mean`` and ``std``: normalisation is part of the
-            model, and no checkpoint stores it. Left out, WideResNets get none (as RobustBench's were trained) and
-            CIFAR ResNets the constants of CIFAR-10 or, with 100 classes, of CIFAR-100.
+            model. Left out, it is what the file stores, if it does; else WideResNets get none (as RobustBench's were
+            trained) and CIFAR ResNets the constants of CIFAR-10 or, with 100 classes, of CIFAR-100.
 
     Raises:
         ValueError: The name is unknown and there is no such file.
@@ -80,6 +80,9 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
     if architecture is None:
         architecture, guessed = _guess(state, path)
         arguments = guessed | arguments
+    if "mean" not in arguments and "std" not in arguments:
+        hundred = architecture.startswith("resnet") and arguments.get("classes") == 100
+        arguments |= stored_constants(state) or (CIFAR100_CONSTANTS if hundred else {})
     model = create(architecture, **arguments)
     load_weights(model, state, str(path))
     return model.eval()
@@ -114,8 +117,7 @@ def _guess(state: dict[str, Any], path: Path) -> tuple[str, dict[str, Any]]:
         depth, width = 6 * count("block1.layer") + 4, head[1] // 64
         return "wide_resnet", {"depth": depth, "width": width, "classes": head[0]}
     if head is not None and head[1] == 64 and count("layer1") and f"resnet{6 * count('layer1') + 2}" in ARCHITECTURES:
-        constants = CIFAR100_CONSTANTS if head[0] == 100 else {}
-        return f"resnet{6 * count('layer1') + 2}", {"classes": head[0], **constants}
+        return f"resnet{6 * count('layer1') + 2}", {"classes": head[0]}
     raise CheckpointError(
         f"{path}: the architecture cannot be read off its tensors; "
         f"give architecture=, one of {', '.join(ARCHITECTURES)}."

@@ -26,8 +26,8 @@ class Bars:
 def scenario_bars(comparison: Comparison) -> Bars:
     """Collect the accuracy on all images, methods by streams."""
     clusters = tuple(dict.fromkeys(result.stream for result in comparison.results))
-    methods = tuple(dict.fromkeys(result.method for result in comparison.results))
-    accuracy = {(result.method, result.stream): result.accuracy for result in comparison.results}
+    methods = tuple(dict.fromkeys(result.label for result in comparison.results))
+    accuracy = {(result.label, result.stream): result.accuracy for result in comparison.results}
     return Bars(clusters, methods, tuple(tuple(accuracy.get((m, c)) for c in clusters) for m in methods))
 
 

@@ -32,7 +32,7 @@ def render(comparison: Comparison) -> str:
         for key, value in comparison.settings.items()
     )
     seconds = "".join(
-        f"<tr><th>{escape(result.method)}</th><td>{escape(result.stream)}</td>"
+        f"<tr><th>{escape(result.label)}</th><td>{escape(result.stream)}</td>"
         f"<td>{result.seconds_per_batch:.3f}</td></tr>"
         for result in comparison.results
     )
@@ -57,9 +57,9 @@ def summary(comparison: Comparison) -> str:
     for stream in dict.fromkeys(result.stream for result in comparison.results):
         here = [result for result in comparison.results if result.stream == stream]
         best = max(here, key=lambda result: result.accuracy)
-        source = next((result for result in here if result.method == "source"), None)
+        source = next((result for result in here if result.label == "source"), None)
         gain = f" ({best.accuracy - source.accuracy:+.1f} over Source)" if source else ""
-        parts.append(f"{stream}: {best.method} {best.accuracy:.1f} %{gain}")
+        parts.append(f"{stream}: {best.label} {best.accuracy:.1f} %{gain}")
     return "Best on all images. " + "; ".join(parts) + "."
 
 

@@ -47,13 +47,13 @@ def accuracy_table(comparison: Comparison) -> Table:
 
     A column for each group of a stream, and one for all of its images where there are several groups.
     """
-    by_place = {(result.method, result.stream): result for result in comparison.results}
+    by_place = {(result.label, result.stream): result for result in comparison.results}
     columns: list[Column] = []
     for result in comparison.results:
         for group, images in _groups(result).items():
             if (column := Column(result.stream, group, images)) not in columns:
                 columns.append(column)
-    methods = list(dict.fromkeys(result.method for result in comparison.results))
+    methods = list(dict.fromkeys(result.label for result in comparison.results))
     values = {
         (method, column): _groups_accuracy(by_place[method, column.stream])[column.group]
         for method in methods

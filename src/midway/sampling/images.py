@@ -25,8 +25,8 @@ def sample_images(
     """Draw images by Langevin dynamics from uniform noise, as the paper's figures show them.
 
     Args:
-        model: A classifier, or a method, whose network is then taken as it is now (``adapted.data_model`` of MITA is
-            the more generative one). It is not changed.
+        model: A classifier in evaluation mode, or a method, whose network is then taken as it is now (of a MITA,
+            ``adapted.data_model`` is the more generative one). It is not changed.
         count: How many images. Networks with batch statistics see them as one batch.
         shape: Channels, height and width.
         steps: Length of the chains.
@@ -40,14 +40,20 @@ def sample_images(
 
     Example:
         >>> import midway
-        >>> midway.sample_images(midway.models.create("resnet20"), 2, steps=1).shape
+        >>> midway.sample_images(midway.models.create("resnet20").eval(), 2, steps=1).shape
         torch.Size([2, 3, 32, 32])
     """
-    network = model.model if hasattr(model, "model") and isinstance(model.model, nn.Module) else model
+    from midway.methods.base import Method  # methods are built on sampling, not the other way round
+
+    network = model.model if isinstance(model, Method) else model
+    if any(module.training for module in network.modules()):
+        raise ValueError(
+            "the model is in training mode, where sampling would change its statistics: call model.eval()."
+        )
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    generator = torch.Generator(device).manual_seed(seed)
-    start = torch.empty((count, *shape), device=device).uniform_(-1, 1, generator=generator)
     with torch.inference_mode(False), torch.enable_grad():
+        generator = torch.Generator(device).manual_seed(seed)
+        start = torch.empty((count, *shape), device=device).uniform_(-1, 1, generator=generator)
         walk = langevin(
             lambda images: free_energy(network(images).float()),
             start,

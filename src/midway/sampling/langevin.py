@@ -18,11 +18,11 @@ class Walk(NamedTuple):
 
     Attributes:
         images: The images after the last step, detached.
-        stalled: How many moves of an image were not made because its gradient was not finite.
+        stalled: Which images missed a move because it was not finite, (N,) of truth values.
     """
 
     images: Tensor
-    stalled: int
+    stalled: Tensor
 
 
 def langevin(
@@ -39,8 +39,8 @@ def langevin(
     """Walk ``steps`` times x <- x - (step_size / 2) dE/dx + noise * epsilon, epsilon standard normal (MITA, eq. 4).
 
     Energies are summed, not averaged, so an image's move does not depend on how many others are in the batch (unless
-    the energy itself mixes them, as batch statistics do). An image whose gradient is not finite stays where it is in
-    that step.
+    the energy itself mixes them, as batch statistics do). An image whose move is not finite stays where it is in that
+    step.
 
     Args:
         energy: From images to energies; only gradients with respect to the images are taken.
@@ -68,19 +68,19 @@ def langevin(
     scale = math.sqrt(step_size) if noise is None else noise
     if scale and generator is None:
         raise ValueError("Langevin steps with noise need a generator: give generator=torch.Generator().")
-    images, stalled = start.detach(), torch.zeros((), dtype=torch.int64, device=start.device)
+    images, stalled = start.detach(), torch.zeros(len(start), dtype=torch.bool, device=start.device)
     for _ in range(steps):
         images = images.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(energy(images).sum(), images)
         images = images.detach()
         if clip is not None:
             gradient = gradient.clamp(-clip, clip)
-        moved = images.add(gradient, alpha=-step_size / 2)
+        moved = torch.add(images, gradient, alpha=-step_size / 2)
         if scale:
             moved = moved.add_(torch.empty_like(images).normal_(generator=generator), alpha=scale)
         if clamp is not None:
             moved = moved.clamp_(*clamp)
-        finite = gradient.isfinite().flatten(1).all(dim=1)
-        stalled += (~finite).sum()
+        finite = (moved - moved == 0).flatten(1).all(dim=1)  # true of finite numbers alone
+        stalled |= ~finite
         images = torch.where(finite.view(-1, 1, 1, 1), moved, images)
-    return Walk(images, int(stalled))
+    return Walk(images, stalled)

@@ -70,14 +70,19 @@ class ReplayBuffer:
             )
         count, device = len(like), like.device
         places = torch.randint(self.capacity, (count,), generator=generator, device=device)
-        noise = torch.empty_like(like).uniform_(self.low, self.high, generator=generator)  # in the images' layout
+        noise = self.noise(like, generator)
         fresh = torch.rand(count, generator=generator, device=device) < self.reinit_probability
         rows = self._row.to(device)[places]
         if self._images is None:
             return places, noise
+        self._images = self._images.to(like)
         known = (rows >= 0) & ~fresh
         kept = self._images[rows.clamp(min=0)]
         return places, torch.where(known.view(-1, 1, 1, 1), kept, noise)
+
+    def noise(self, like: Tensor, generator: torch.Generator) -> Tensor:
+        """Return uniform noise of the shape and layout of images."""
+        return torch.empty_like(like).uniform_(self.low, self.high, generator=generator)
 
     def put(self, places: Tensor, images: Tensor) -> None:
         """Leave images at places; where a place comes twice, the later image stays."""

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from midway.data.image_set import ImageArray
+from midway.data.image_set import ImageArray, check_pixels
 from midway.data.prefetch import prefetched
 
 
@@ -83,6 +83,7 @@ class Stream:
         if not 0 <= self.group.min() <= self.group.max() < len(self.sources):
             raise ValueError(f"{name}: group numbers must be 0 to {len(self.sources) - 1}.")
         for group_name, images in self.sources.items():
+            check_pixels(images, f"{name}, {group_name}")
             if len(images) != len(self.labels):
                 raise ValueError(f"{name}: {len(images)} images of {group_name} but {len(self.labels)} labels.")
         sizes = {tuple(images.shape[1:]) for images in self.sources.values()}
