@@ -1,6 +1,6 @@
 """Train the embedded WideResNet-16-2 on CIFAR-10: crop, flip, light cutout and a one-cycle schedule.
 
-The crops grow with training (24, then 28, then 32 pixels, never rescaled), which costs half of what full-size
+The crops grow with training (24, then 28, then 32 pixels, never rescaled), which costs two thirds of what full-size
 epochs cost and loses little: the network sees objects at the right scale from the first step. Every epoch ends
 with an atomic checkpoint; the same command resumes from it after a kill and gives the same numbers.
 
