@@ -36,6 +36,8 @@ def test_the_budget_leaves_out_the_dearest_but_never_the_basics() -> None:
         {"memo": "would take about 900 s of the 100 s there are"},
     )
     assert _within_budget(seconds, 1)[0] == ["source", "bn", "tent"]
+    assert _within_budget({"source": 5.0, "tea": 60.0, "mita": 99.0}, 100)[0] == ["source", "mita"]
+    assert _within_budget({"source": 5.0, "tea": 60.0, "mita": 101.0}, 100)[0] == ["source", "tea"]
     assert _within_budget(seconds, 1000) == (list(seconds), {})
 
 
@@ -44,7 +46,7 @@ def test_fewer_images_before_the_headline_is_left_out() -> None:
     assert _affordable_images(prices, 200, budget=121) == 2000
     assert _affordable_images(prices, 200, budget=119) == 1000
     assert _affordable_images(prices, 200, budget=59) == 600
-    assert _affordable_images(prices, 200, budget=1) == 600
+    assert _affordable_images(prices, 200, budget=1) == 400
     assert _affordable_images({"source": 0.1}, 200, budget=120) == 2000
 
 

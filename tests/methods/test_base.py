@@ -139,6 +139,15 @@ def test_moving_to_another_dtype_takes_the_optimizer_along() -> None:
     assert all(state["exp_avg"].dtype == torch.float64 for state in method.optimizer.state.values())
 
 
+def test_networks_with_constants_outside_their_state_dict_save_and_load() -> None:
+    network = midway.models.CifarResNet(depth=8)  # its normalisation is a buffer that is not persistent
+    method, other = midway.Tent(network), midway.Tent(network)
+    first, second = batches(2)
+    method(first)
+    other.load_state_dict(method.state_dict())
+    assert torch.equal(method(second), other(second))
+
+
 def test_snapshot_and_restore_go_back_to_any_moment() -> None:
     method = midway.Tent(tiny_network(), lr=1e-2)
     first, second, third = batches(3)

@@ -211,7 +211,8 @@ class Method(nn.Module, metaclass=_Sealed):
             state = super().state_dict(*args, **kwargs)
             prefix = kwargs.get("prefix", "")
             for name in self._moving_tensors():
-                state[prefix + name] = state[prefix + name].clone()
+                if prefix + name in state:  # buffers that are not persistent are no part of it
+                    state[prefix + name] = state[prefix + name].clone()
         return state
 
     @torch.inference_mode(False)
