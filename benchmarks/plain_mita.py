@@ -62,6 +62,7 @@ class PlainMITA:
         langevin_steps: int = 1,
         langevin_step_size: float = 0.2,
         langevin_noise: float = 0.01,
+        shared_pass: bool = False,
         data_steps: int = 1,
         data_step_size: float = 0.02,
         lr: float = 1e-3,
@@ -81,7 +82,7 @@ class PlainMITA:
         self.chains = [Chains(buffer_size, reinit_probability) for _ in self.models]
         self.generator = torch.Generator().manual_seed(seed)
         self.langevin_steps, self.langevin_step_size = langevin_steps, langevin_step_size
-        self.langevin_noise = langevin_noise
+        self.langevin_noise, self.shared_pass = langevin_noise, shared_pass
         self.data_steps, self.data_step_size = data_steps, data_step_size
         self.like = like  # the layout in which random numbers are laid out, for comparisons
 
@@ -90,13 +91,17 @@ class PlainMITA:
         model, optimizer, chains = self.models[which], self.optimizers[which], self.chains[which]
         for _ in range(self.steps[which]):
             places, x = chains.draw(images, self.generator)
+            contrasted = x
             for _ in range(self.langevin_steps):
+                contrasted = x
                 x = x.detach().requires_grad_()
                 gradient = torch.autograd.grad(energy(model, x).sum(), x)[0]
                 noise = torch.empty_like(images).normal_(generator=self.generator)
                 x = x - self.langevin_step_size / 2 * gradient + self.langevin_noise * noise
             chains.put(places, x)
-            loss = energy(model, images).mean() - energy(model, x.detach()).mean()
+            if not self.shared_pass:  # else the contrast sees the chains before their last step
+                contrasted = x
+            loss = energy(model, images).mean() - energy(model, contrasted.detach()).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

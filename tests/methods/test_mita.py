@@ -26,8 +26,11 @@ def energy(model: nn.Module, x: Tensor) -> Tensor:
     return -torch.log(torch.exp(model(x)).sum(dim=1))
 
 
-def test_mita_agrees_with_the_plain_implementation_over_batches() -> None:
-    settings = SHARED | {"data_model_steps": 3, "langevin_steps": 2, "data_steps": 2, "data_step_size": 0.5}
+@pytest.mark.parametrize("shared_pass", [False, True])
+@pytest.mark.parametrize("langevin_steps", [0, 1, 2])
+def test_mita_agrees_with_the_plain_implementation_over_batches(langevin_steps: int, shared_pass: bool) -> None:
+    settings = SHARED | {"data_model_steps": 3, "data_steps": 2, "data_step_size": 0.5}
+    settings |= {"langevin_steps": langevin_steps, "shared_pass": shared_pass}
     plain = PlainMITA(tiny_network(), like=torch.channels_last, **settings)
     mita = midway.MITA(tiny_network(), **settings)
     for images in batches(4):

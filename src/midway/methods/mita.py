@@ -39,11 +39,13 @@ class MITA(Method):
         langevin_step_size: Alpha; a move is alpha / 2 times the gradient.
         langevin_noise: Standard deviation of the chains' noise; None is the paper's sqrt(alpha).
         langevin_clip: Largest entry of the chains' gradient; None does not clip.
+        shared_pass: Let the chains' last step use the pass that the update needs anyway, one forward and backward
+            pass an update less; the update then sees the chains before that step (the paper: False).
         data_steps: Td, moves of the images.
         data_step_size: Alpha_d, for images in [0, 1].
         data_model: ``"persistent"``: the data model lives from batch to batch with its own weights, optimiser and
             chains, as in the paper. ``"fresh"``: it starts from the predictor in every batch, takes the N~ - N further
-            steps and is thrown away. ``"same"``: the predictor itself (the paper's MITA_Same).
+            steps on the predictor's chains and is thrown away. ``"same"``: the predictor itself (the paper's MITA_Same).
         adapt_data: False leaves the images as they are (MITA without D, which is TEA).
         adapt_model: False moves the images down the source's energy and lets the source answer (MITA without M).
         lr: Step size of Adam.
@@ -89,6 +91,7 @@ class MITA(Method):
         langevin_step_size: float = 0.2,
         langevin_noise: float | None = 0.01,
         langevin_clip: float | None = None,
+        shared_pass: bool = False,
         data_steps: int = 1,
         data_step_size: float = 0.02,
         data_model: DataModel = "persistent",
@@ -132,7 +135,7 @@ class MITA(Method):
         self.predictor_energy = EnergyModel(self.model, precision)
         self.data_energy = EnergyModel(self.data_model, precision)
 
-        def model_ada(energy: EnergyModel) -> ModelAda:
+        def model_ada(energy: EnergyModel, chains: ReplayBuffer) -> ModelAda:
             return ModelAda(
                 energy,
                 [p for p in energy.network.parameters() if p.requires_grad],
@@ -142,12 +145,15 @@ class MITA(Method):
                 langevin_step_size=langevin_step_size,
                 langevin_noise=langevin_noise,
                 langevin_clip=langevin_clip,
-                buffer=ReplayBuffer(capacity=buffer_size, reinit_probability=reinit_probability),
+                shared_pass=shared_pass,
+                buffer=chains,
                 randomness=self.randomness,
             )
 
-        self.predictor_ada = model_ada(self.predictor_energy) if adapt_model else None
-        self.data_model_ada = model_ada(self.data_energy) if two_models else None
+        chains = ReplayBuffer(capacity=buffer_size, reinit_probability=reinit_probability)
+        self.predictor_ada = model_ada(self.predictor_energy, chains) if adapt_model else None
+        own_chains = chains if self.fresh else copy.deepcopy(chains)
+        self.data_model_ada = model_ada(self.data_energy, own_chains) if two_models else None
 
     def step(self, images: Tensor) -> Tensor:
         """Algorithm 3: both models adapt to x, x moves to the data model, the predictor answers x'."""
@@ -171,14 +177,15 @@ class MITA(Method):
         return moved
 
     def _start_from_the_predictor(self) -> None:
-        """Give the data model the predictor's weights, optimiser and chains."""
+        """Give the data model the predictor's weights and optimiser state; the chains are the predictor's own."""
         assert self.predictor_ada is not None
         assert self.data_model_ada is not None
         with torch.no_grad():
             for mine, theirs in zip(self.data_model.parameters(), self.model.parameters(), strict=True):
                 if mine.requires_grad:
                     mine.copy_(theirs)
-        self.data_model_ada.load_state_dict(copy.deepcopy(self.predictor_ada.state_dict()))
+        optimizer = self.predictor_ada.optimizer
+        self.data_model_ada.optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
 
 
 def _twin(model: nn.Module) -> nn.Module:

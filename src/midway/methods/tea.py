@@ -14,7 +14,7 @@ from midway.methods.descent import descend
 from midway.methods.normalization import use_batch_statistics
 from midway.methods.parameters import freeze_all_but, norm_affine
 from midway.methods.precision import Precision, use_bf16
-from midway.sampling import Randomness, ReplayBuffer, langevin
+from midway.sampling import Randomness, ReplayBuffer, langevin, move
 
 
 class EnergyModel:
@@ -72,6 +72,8 @@ class ModelAda:
         langevin_step_size: Alpha.
         langevin_noise: Standard deviation of the noise; None is the paper's sqrt(alpha).
         langevin_clip: Largest entry of the image gradient; None does not clip.
+        shared_pass: The chains' last step uses the pass of the contrast, which sees them before that step: T + 1
+            passes instead of T + 2.
         buffer: The chains.
         randomness: Where chains and noise get their random numbers.
     """
@@ -87,6 +89,7 @@ class ModelAda:
         langevin_step_size: float,
         langevin_noise: float | None,
         langevin_clip: float | None,
+        shared_pass: bool,
         buffer: ReplayBuffer,
         randomness: Randomness,
     ) -> None:
@@ -101,37 +104,44 @@ class ModelAda:
         self.optimizer = torch.optim.Adam(parameters, lr=lr, betas=betas)
         self.buffer = buffer
         self.randomness = randomness
+        self.steps = langevin_steps
+        self.shared_pass = shared_pass and langevin_steps > 0
         self.walk: dict[str, Any] = {
-            "steps": langevin_steps,
             "step_size": langevin_step_size,
             "noise": langevin_noise,
             "clip": langevin_clip,
         }
 
-    def sample(self, like: Tensor) -> tuple[Tensor, int]:
-        """Draw images from the model, as many as there are in ``like``; also say how many chains stalled."""
-        generator = self.randomness.on(like.device)
-        places, start = self.buffer.draw(like, generator)
-        sampled, stalled = langevin(self.energy, start, generator=generator, **self.walk)
-        count = int(stalled.sum())
-        if count:  # a chain that cannot move starts from noise again
-            sampled = torch.where(stalled.view(-1, 1, 1, 1), self.buffer.noise(like, generator), sampled)
-        self.buffer.put(places, sampled)
-        return sampled, count
-
     def step(self, images: Tensor) -> Contrast:
         """Take one of the N steps and say what happened."""
-        sampled, stalled = self.sample(images)
+        generator = self.randomness.on(images.device)
+        places, chains = self.buffer.draw(images, generator)
+        early = self.steps - self.shared_pass
+        sampled, stalled = langevin(self.energy, chains, steps=early, generator=generator, **self.walk)
+        if not self.shared_pass:
+            stalled = self._keep(places, sampled, stalled)
         energies: list[float] = []
 
         def contrast() -> Iterator[Tensor]:  # eq. 3, one graph in memory at a time
-            for sign, x in ((1, images), (-1, sampled)):
+            for sign, x in ((1, images), (-1, sampled.requires_grad_(self.shared_pass))):
                 mean = self.energy(x).mean()
                 energies.append(mean.item())
                 yield sign * mean
 
         taken = descend(contrast(), self.optimizer)
-        return Contrast(energies[0], energies[1], taken, stalled)
+        if self.shared_pass:  # the chains' last step, by the gradient that the contrast had to compute anyway
+            assert sampled.grad is not None
+            moved, missed = move(sampled, sampled.grad * -len(sampled), generator=generator, **self.walk)
+            stalled = self._keep(places, moved, stalled | missed)
+        return Contrast(energies[0], energies[1], taken, int(stalled.sum()))
+
+    def _keep(self, places: Tensor, sampled: Tensor, stalled: Tensor) -> Tensor:
+        """Write the chains back; one that cannot move starts from noise again."""
+        if stalled.any():
+            noise = self.buffer.noise(sampled, self.randomness.on(sampled.device))
+            sampled[stalled] = noise[stalled]
+        self.buffer.put(places, sampled)
+        return stalled
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimiser's state and the chains (the weights are the network's)."""
@@ -155,6 +165,8 @@ class TEA(Method):
         langevin_step_size: Alpha; a move is alpha / 2 times the gradient (the published code moves by 0.1 times it).
         langevin_noise: Standard deviation of the noise (published: 0.01); None is the paper's sqrt(alpha).
         langevin_clip: Largest entry of the image gradient; None does not clip, as published.
+        shared_pass: Let the chains' last step use the pass that the update needs anyway, one forward and backward
+            pass an update less; the update then sees the chains before that step (published: False).
         lr: Step size of Adam (published: 1e-3).
         betas: Averaging of Adam's moments (published: 0.9, 0.999).
         buffer_size: Number of chains (published: 10,000).
@@ -192,6 +204,7 @@ class TEA(Method):
         langevin_step_size: float = 0.2,
         langevin_noise: float | None = 0.01,
         langevin_clip: float | None = None,
+        shared_pass: bool = False,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         buffer_size: int = 10_000,
@@ -215,6 +228,7 @@ class TEA(Method):
             langevin_step_size=langevin_step_size,
             langevin_noise=langevin_noise,
             langevin_clip=langevin_clip,
+            shared_pass=shared_pass,
             buffer=ReplayBuffer(capacity=buffer_size, reinit_probability=reinit_probability),
             randomness=self.randomness,
         )

@@ -65,22 +65,46 @@ def langevin(
         raise ValueError(f"steps must be 0 or more, got {steps}.")
     if step_size < 0:
         raise ValueError(f"step_size must be 0 or more, got {step_size}.")
-    scale = math.sqrt(step_size) if noise is None else noise
-    if scale and generator is None:
-        raise ValueError("Langevin steps with noise need a generator: give generator=torch.Generator().")
     images, stalled = start.detach(), torch.zeros(len(start), dtype=torch.bool, device=start.device)
     for _ in range(steps):
         images = images.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(energy(images).sum(), images)
-        images = images.detach()
-        if clip is not None:
-            gradient = gradient.clamp(-clip, clip)
-        moved = torch.add(images, gradient, alpha=-step_size / 2)
-        if scale:
-            moved = moved.add_(torch.empty_like(images).normal_(generator=generator), alpha=scale)
-        if clamp is not None:
-            moved = moved.clamp_(*clamp)
-        finite = (moved - moved == 0).flatten(1).all(dim=1)  # true of finite numbers alone
-        stalled |= ~finite
-        images = torch.where(finite.view(-1, 1, 1, 1), moved, images)
+        images, missed = move(
+            images, gradient, step_size=step_size, noise=noise, clip=clip, clamp=clamp, generator=generator
+        )
+        stalled |= missed
     return Walk(images, stalled)
+
+
+def move(
+    images: Tensor,
+    gradient: Tensor,
+    *,
+    step_size: float,
+    noise: float | None = None,
+    clip: float | None = None,
+    clamp: tuple[float, float] | None = None,
+    generator: torch.Generator | None = None,
+) -> Walk:
+    """Take one Langevin step along a gradient that is at hand; the arguments are those of ``langevin``.
+
+    Example:
+        >>> import torch
+        >>> from midway.sampling import move
+        >>> x = torch.full((1, 1, 1, 1), 8.0)
+        >>> move(x, gradient=x, step_size=1.0, noise=0).images.item()
+        4.0
+    """
+    scale = math.sqrt(step_size) if noise is None else noise
+    if scale and generator is None:
+        raise ValueError("Langevin steps with noise need a generator: give generator=torch.Generator().")
+    images = images.detach()
+    if clip is not None:
+        gradient = gradient.clamp(-clip, clip)
+    moved = torch.add(images, gradient, alpha=-step_size / 2)
+    if scale:
+        moved = moved.add_(torch.empty_like(images).normal_(generator=generator), alpha=scale)
+    if clamp is not None:
+        moved = moved.clamp_(*clamp)
+    finite = (moved - moved == 0).flatten(1).all(dim=1)  # true of finite numbers alone
+    return Walk(torch.where(finite.view(-1, 1, 1, 1), moved, images), ~finite)
