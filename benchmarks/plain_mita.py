@@ -66,6 +66,7 @@ class PlainMITA:
         data_steps: int = 1,
         data_step_size: float = 0.02,
         lr: float = 1e-3,
+        data_model_lr: float | None = None,
         buffer_size: int = 10_000,
         reinit_probability: float = 0.05,
         seed: int = 0,
@@ -74,11 +75,11 @@ class PlainMITA:
         self.models = [copy.deepcopy(model).train(), copy.deepcopy(model).train()]
         self.steps = [predictor_steps, data_model_steps]
         self.optimizers = []
-        for network in self.models:
+        for network, rate in zip(self.models, (lr, lr if data_model_lr is None else data_model_lr), strict=True):
             network.requires_grad_(False)
             norms = [m for m in network.modules() if "Norm" in type(m).__name__]
             affine = [p.requires_grad_(True) for m in norms for p in m.parameters(recurse=False)]
-            self.optimizers.append(torch.optim.Adam(affine, lr=lr))
+            self.optimizers.append(torch.optim.Adam(affine, lr=rate))
         self.chains = [Chains(buffer_size, reinit_probability) for _ in self.models]
         self.generator = torch.Generator().manual_seed(seed)
         self.langevin_steps, self.langevin_step_size = langevin_steps, langevin_step_size

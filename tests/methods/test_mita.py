@@ -15,6 +15,7 @@ from midway.testing import Norm, batches, tiny_network
 SHARED: dict[str, Any] = {
     "langevin_step_size": 0.2,
     "langevin_noise": 0.01,
+    "shared_pass": True,
     "lr": 1e-2,
     "buffer_size": 40,
     "reinit_probability": 0.25,
@@ -29,7 +30,7 @@ def energy(model: nn.Module, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("shared_pass", [False, True])
 @pytest.mark.parametrize("langevin_steps", [0, 1, 2])
 def test_mita_agrees_with_the_plain_implementation_over_batches(langevin_steps: int, shared_pass: bool) -> None:
-    settings = SHARED | {"data_model_steps": 3, "data_steps": 2, "data_step_size": 0.5}
+    settings = SHARED | {"data_model_steps": 3, "data_steps": 2, "data_step_size": 0.5, "data_model_lr": 2e-2}
     settings |= {"langevin_steps": langevin_steps, "shared_pass": shared_pass}
     plain = PlainMITA(tiny_network(), like=torch.channels_last, **settings)
     mita = midway.MITA(tiny_network(), **settings)
@@ -86,6 +87,8 @@ def test_a_fresh_data_model_goes_on_from_the_predictor() -> None:
     longer = midway.MITA(tiny_network(), data_model="fresh", data_model_steps=4, predictor_steps=2, **SHARED)
     images = batches(1)[0]
     assert not torch.equal(longer(images), midway.MITA(tiny_network(), data_model="same", **SHARED)(images))
+    assert longer.data_model_ada is not None
+    assert longer.data_model_ada.optimizer.param_groups[0]["lr"] == 3e-3
 
 
 def test_moving_images_never_changes_the_models_path() -> None:
@@ -145,7 +148,8 @@ def test_diverging_sampling_neither_poisons_the_model_nor_the_answer() -> None:
 
 
 def test_chains_that_ran_to_infinity_start_again() -> None:
-    mita = midway.MITA(tiny_network(), buffer_size=6, reinit_probability=0.0)
+    steps = {"predictor_steps": 4, "data_model_steps": 4}
+    mita = midway.MITA(tiny_network(), buffer_size=6, reinit_probability=0.0, **steps)
     first, second, third = batches(3)
     mita(first)
     for ada in (mita.predictor_ada, mita.data_model_ada):
@@ -171,7 +175,7 @@ def test_bf16_is_close_and_refused_by_a_wrong_name() -> None:
 
 
 def test_impossible_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match="must be at least 1, got 0, 4 and 1"):
+    with pytest.raises(ValueError, match="must be at least 1, got 0, 1 and 1"):
         midway.MITA(tiny_network(), predictor_steps=0)
     with pytest.raises(ValueError, match="data_model must be"):
         midway.MITA(tiny_network(), data_model="other")  # type: ignore[arg-type]
