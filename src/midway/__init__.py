@@ -13,18 +13,46 @@ Example:
     True
 """
 
-from midway import data, functional, methods, metrics, models, sampling, streams, testing
+from midway import cost, data, functional, methods, metrics, models, sampling, significance, streams, testing
 from midway.bench import Result, evaluate
 from midway.data import corrupt
-from midway.methods import BN, MITA, TEA, Method, Source, Tent, adapt
+from midway.methods import (
+    BN,
+    DUA,
+    EATA,
+    LAME,
+    MEMO,
+    MITA,
+    PL,
+    SAR,
+    SHOT,
+    T3A,
+    TEA,
+    Episodic,
+    Guarded,
+    Method,
+    Source,
+    Tent,
+    adapt,
+)
 from midway.sampling import sample_images
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BN",
+    "DUA",
+    "EATA",
+    "LAME",
+    "MEMO",
     "MITA",
+    "PL",
+    "SAR",
+    "SHOT",
+    "T3A",
     "TEA",
+    "Episodic",
+    "Guarded",
     "Method",
     "Result",
     "Source",
@@ -32,6 +60,7 @@ __all__ = [
     "__version__",
     "adapt",
     "corrupt",
+    "cost",
     "data",
     "evaluate",
     "functional",
@@ -40,6 +69,7 @@ __all__ = [
     "models",
     "sample_images",
     "sampling",
+    "significance",
     "streams",
     "testing",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -37,3 +39,104 @@ def accuracy_by_group(predictions: Tensor, labels: Tensor, group: Tensor, names:
         {'a': 100.0, 'b': 0.0}
     """
     return {name: accuracy(predictions[group == number], labels[group == number]) for number, name in enumerate(names)}
+
+
+def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
+    """Mean surprise at the true class, -ln p(label), in nats; NaN if there are no images.
+
+    Args:
+        logits: (N, C); log-probabilities will do as well.
+        labels: True classes, (N,).
+
+    Example:
+        >>> import torch
+        >>> from midway.metrics import negative_log_likelihood
+        >>> round(negative_log_likelihood(torch.zeros(3, 4), torch.tensor([0, 1, 3])), 4)  # ln 4
+        1.3863
+    """
+    _check_logits(logits, labels)
+    return F.cross_entropy(logits.double(), labels).item() if len(labels) else float("nan")
+
+
+def calibration_error(logits: Tensor, labels: Tensor, *, bins: int = 15) -> float:
+    """Expected calibration error in percent: how far confidence and accuracy are apart (Guo et al., ICML 2017).
+
+    The images are sorted by the probability of their predicted class into bins of equal width; the distance between
+    the mean confidence and the accuracy of a bin counts by the share of images in it. NaN if there are no images.
+
+    Args:
+        logits: (N, C); log-probabilities will do as well.
+        labels: True classes, (N,).
+        bins: Number of bins; an upper edge belongs to its bin.
+
+    Example:
+        >>> import torch
+        >>> from midway.metrics import calibration_error
+        >>> calibration_error(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))  # half sure, right in three of four
+        25.0
+    """
+    _check_logits(logits, labels)
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}.")
+    if not len(labels):
+        return float("nan")
+    confidence, predictions = logits.double().softmax(dim=1).max(dim=1)
+    excess = confidence - (predictions == labels).double()
+    place = (confidence * bins).ceil().long().clamp(1, bins) - 1
+    gaps = excess.new_zeros(bins).index_add(0, place, excess)  # images in a bin x (confidence - accuracy)
+    return 100 * gaps.abs().sum().item() / len(labels)
+
+
+def average_accuracy(accuracies: Mapping[str, Sequence[float]]) -> float:
+    """Mean over corruptions and severities, in percent.
+
+    Args:
+        accuracies: Corruption -> accuracy in percent at each severity, the same number everywhere.
+
+    Example:
+        >>> from midway.metrics import average_accuracy
+        >>> average_accuracy({"fog": [90.0, 70.0], "snow": [60.0, 40.0]})
+        65.0
+    """
+    _check_severities(accuracies)
+    return fmean(fmean(row) for row in accuracies.values())
+
+
+def mean_corruption_error(accuracies: Mapping[str, Sequence[float]], source: Mapping[str, Sequence[float]]) -> float:
+    """Error relative to that of the unadapted source, in percent: 100 is no better than Source.
+
+    For each corruption the error summed over severities is divided by the source's; the mean over corruptions is
+    the mCE as the MITA paper reports it. A corruption that the source hardly minds counts as much as any other.
+
+    Args:
+        accuracies: Corruption -> accuracy in percent at each severity.
+        source: The same of the unadapted source.
+
+    Example:
+        >>> from midway.metrics import mean_corruption_error
+        >>> mean_corruption_error({"fog": [90.0], "snow": [60.0]}, source={"fog": [80.0], "snow": [60.0]})
+        75.0
+    """
+    _check_severities(accuracies)
+    if accuracies.keys() != source.keys():
+        differing = ", ".join(sorted(accuracies.keys() ^ source.keys()))
+        raise ValueError(f"both need the same corruptions, only one has: {differing}.")
+    ratios = []
+    for corruption, row in accuracies.items():
+        if len(row) != len(source[corruption]):
+            raise ValueError(f"{corruption}: {len(row)} severities, but {len(source[corruption])} of the source.")
+        if not (least := sum(100 - value for value in source[corruption])):
+            raise ValueError(f"{corruption}: the source makes no error, nothing can be relative to it; leave it out.")
+        ratios.append(sum(100 - value for value in row) / least)
+    return 100 * fmean(ratios)
+
+
+def _check_logits(logits: Tensor, labels: Tensor) -> None:
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise ValueError(f"logits must be (N, C) and labels (N,), got {tuple(logits.shape)} and {tuple(labels.shape)}.")
+
+
+def _check_severities(accuracies: Mapping[str, Sequence[float]]) -> None:
+    if not accuracies or len({len(row) for row in accuracies.values()} | {0}) != 2:
+        counts = {corruption: len(row) for corruption, row in accuracies.items()}
+        raise ValueError(f"every corruption needs the same number of severities, at least one, got {counts}.")

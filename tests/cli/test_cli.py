@@ -51,11 +51,19 @@ def test_fewer_images_before_the_headline_is_left_out() -> None:
 
 
 def test_methods_and_models_are_listed() -> None:
-    listed = runner.invoke(app, ["methods"], env={"COLUMNS": "200"})
-    assert all(name in listed.output for name in midway.methods.names())
-    shown = runner.invoke(app, ["methods", "show", "tent"])
-    assert "the paper: 1e-3 for CIFAR" in shown.output
-    assert "0.001" in shown.output
+    for columns in (80, 120):
+        listed = runner.invoke(app, ["methods"], env={"COLUMNS": str(columns)})
+        lines = listed.output.splitlines()
+        assert max(map(len, lines)) <= columns
+        for name in midway.methods.names():  # each name starts a line of both tables and is never cut
+            assert sum(line.split()[:1] == [name] for line in lines) == 2
+    shown = runner.invoke(app, ["methods", "show", "eata"], env={"COLUMNS": "200"})
+    assert "0.4 for 10 classes, 0.1 for 100, 0.05 for 1,000" in shown.output
+    assert "2000 (ImageNet-size)" in shown.output
+    for name in midway.methods.names():
+        assert runner.invoke(app, ["methods", "show", name]).exit_code == 0
+    table = runner.invoke(app, ["methods", "--markdown"]).output
+    assert table == midway.methods.describe.overview_markdown()
     cards = runner.invoke(app, ["models"], env={"COLUMNS": "200"})
     assert "wrn16_2.cifar10" in cards.output
     assert runner.invoke(app, ["--version"]).output.strip() == midway.__version__

@@ -18,6 +18,17 @@ def variants() -> list[tuple[str, dict[str, object]]]:
     special: list[tuple[str, dict[str, object]]] = [
         ("bn", {"prior": 16}),
         ("tent", {"steps": 3, "predict": "after"}),
+        ("pl", {"threshold": 0.3, "moves": "all", "steps": 2, "predict": "after"}),
+        ("shot", {"moves": "norm", "steps": 2, "predict": "after"}),
+        ("eata", {"margin": 2.0, "redundancy": 1.1, "lr": 1e-2}),  # every image is selected
+        ("eata", {"margin": 2.0, "redundancy": 1.1, "optimizer": "sgd", "steps": 2, "predict": "after"}),
+        ("sar", {"margin": 2.0, "steps": 2, "predict": "after"}),
+        ("sar", {"margin": 2.0, "recover_below": 1.38}),  # goes back to the source now and then
+        ("memo", {"views": 3, "crop": "resize", "steps": 2, "prior": 0, "images_at_once": 5}),
+        ("t3a", {"supports": -1}),
+        ("t3a", {"supports": 1}),
+        ("lame", {"affinity": "rbf"}),
+        ("dua", {"copies": 8, "images": None}),
         ("tea", {"steps": 2, "langevin_steps": 1, "langevin_noise": None, "langevin_clip": 0.1}),
         ("mita", {"data_model": "fresh", "data_steps": 2}),
         ("mita", {"data_model": "same"}),

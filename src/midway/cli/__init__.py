@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import midway
-from midway.cli import data, demo, listings
+from midway.cli import data, demo, listings, paper, run
 
 app = typer.Typer(
     help="Midway: test-time adaptation for any PyTorch classifier.",
@@ -19,6 +19,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(demo.demo)
+app.command()(run.run)
+app.command("paper")(paper.paper_table)
 app.add_typer(listings.methods_app, name="methods")
 app.command("models")(listings.list_models)
 app.add_typer(data.app, name="data")

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from midway import methods, models
+from midway.methods import describe
+
+WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "answer")
+HOW_THEY_WORK = ("name", "moves", "passes a batch", "needs")
 
 methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_command=True)
 
 
 @methods_app.callback()
-def list_methods(context: typer.Context) -> None:
-    """List the methods: paper, paradigm, what moves, cost in passes, needs."""
+def list_methods(
+    context: typer.Context,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/methods.md.")] = False,
+) -> None:
+    """List the methods: paper, paradigm, what each uses and aligns, what moves, cost in passes, needs."""
     if context.invoked_subcommand is not None:
         return
-    table = Table("name", "method", "paper", "paradigm", "moves", "answer", "passes", "needs")
-    for name in methods.names():
-        about = methods.find(name).about
-        row = (about.title, about.paper, about.paradigm, about.moves, about.answers, about.passes)
-        table.add_row(name, *row, ", ".join(about.needs) or "-")
-    Console().print(table)
+    if markdown:
+        print(describe.overview_markdown(), end="")
+        return
+    console = Console()
+    rows = describe.overview()
+    for columns in (WHAT_THEY_ARE, HOW_THEY_WORK):
+        console.print(_table(columns, [[row[column] for column in columns] for row in rows]))
+    console.print("F, B: forward and backward passes. More of one: midway methods show NAME.", highlight=False)
+    console.print("Episodic(method) and Guarded(method) wrap any of them.", highlight=False)
 
 
 @methods_app.command("show")
@@ -32,11 +44,26 @@ def show_method(name: Annotated[str, typer.Argument(help="A name that `midway me
     """Show what a method does, its hyper-parameters, their defaults and where they come from."""
     method = methods.find(name)
     console = Console()
-    console.print(inspect.cleandoc(method.__doc__ or ""), highlight=False, markup=False)
-    table = Table("hyper-parameter", "default", title=f"defaults of {name}", title_justify="left")
-    for key, default in methods.hyperparameters(name).items():
-        table.add_row(key, repr(default))
-    console.print(table)
+    console.print(f"{method.about.title} ({method.about.paper})", style="bold", highlight=False, markup=False)
+    for paragraph in describe.summary_of(method).split("\n\n"):
+        console.print(Text(paragraph.replace("\n", " ")))
+    row = next(row for row in describe.overview() if row["name"] == name)
+    facts = ("paradigm", "uses other images", "aligns each image", "moves", "answer", "passes a batch", "needs")
+    console.print(_table(("", ""), [(fact, row[fact]) for fact in facts], header=False))
+    texts = describe.arguments_of(method)
+    settings = [(key, default.replace("), ", ")\n"), texts[key]) for key, default in describe.defaults_of(name).items()]
+    if settings:
+        console.print(_table(("hyper-parameter", "default", "what it is, and where the default is from"), settings))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, header: bool = True) -> Table:
+    table = Table(box=box.SIMPLE_HEAD if header else None, show_header=header, padding=(0, 1, 0, 0))
+    for index, column in enumerate(columns):
+        all_yes_or_no = {row[index] for row in rows} <= {"yes", "no"}
+        table.add_column(column, no_wrap=index == 0, max_width=6 if all_yes_or_no else None)  # the heading wraps
+    for row in rows:
+        table.add_row(*(Text(value) for value in row))
+    return table
 
 
 def list_models() -> None:

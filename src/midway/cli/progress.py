@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from statistics import fmean
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
+
+from midway.bench import Cell, Outcome
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -56,3 +61,114 @@ class ProgressLine:
         if not self.console.is_terminal and now - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = now
             self.console.print(f"{100 * done / total:.0f} %  {doing}", highlight=False)
+
+
+def in_words(seconds: float) -> str:
+    """Say how long something takes, as people do.
+
+    Example:
+        >>> from midway.cli.progress import in_words
+        >>> in_words(3.2), in_words(75), in_words(7300)
+        ('3.2 s', '1 min 15 s', '2 h 2 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+class RunProgress:
+    """Shows how a run of cells goes: a bar over cells with the time left and each method's mean accuracy so far.
+
+    On a terminal the bar moves with every batch; elsewhere every finished cell is a line, and a cell that takes long
+    is heard of every few seconds. Time left is judged by the cells of the same method that are finished.
+
+    Args:
+        console: Where to.
+        jobs: Cells at a time.
+    """
+
+    def __init__(self, console: Console, jobs: int = 1) -> None:
+        self.console, self.jobs = console, jobs
+        self.bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("starting", total=None, count="")
+        self.waiting: list[Cell] = []
+        self.shares: dict[str, float] = {}  # key of a running cell -> share done
+        self.seconds: dict[str, list[float]] = {}  # label -> of finished cells
+        self.accuracies: dict[str, list[float]] = {}
+        self.total = self.done = 0
+        self.last_line = time.monotonic()
+
+    def __enter__(self) -> RunProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def begin(self, cells: Sequence[Cell], finished: int) -> None:
+        """Note what is to be run."""
+        self.waiting, self.total = list(cells), len(cells)
+        if finished:
+            self.console.print(f"{finished} cells are finished already, {len(cells)} to go.", highlight=False)
+        self.bar.update(self.task, total=max(len(cells), 1), count=f"0/{len(cells)}")
+
+    def batch(self, cell: Cell, done: int, total: int, running: float) -> None:
+        """Show a batch."""
+        self.shares[cell.key] = done / total
+        doing = f"{cell}: batch {done}/{total}, {running:.1f} % so far"
+        self._show(doing)
+        now = time.monotonic()
+        if not self.console.is_terminal and now - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = now
+            self.console.print(f"[{self.done}/{self.total}] {doing}", highlight=False, markup=False, soft_wrap=True)
+
+    def end(self, outcome: Outcome) -> None:
+        """Show a finished cell."""
+        cell = outcome.cell
+        self.waiting.remove(cell)
+        self.shares.pop(cell.key, None)
+        self.done += 1
+        if outcome.result is not None:
+            self.seconds.setdefault(cell.label, []).append(outcome.seconds)
+            self.accuracies.setdefault(cell.label, []).append(outcome.result.accuracy)
+            said = f"{outcome.result.accuracy:.2f} %"
+        else:
+            said = f"failed, {outcome.failure.error}" if outcome.failure else "failed"
+        self._show(f"{cell}: {said}")
+        if not self.console.is_terminal:
+            self.last_line = time.monotonic()
+            line = f"[{self.done}/{self.total}] {cell}: {said} ({in_words(outcome.seconds)}{self._left()})"
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _show(self, doing: str) -> None:
+        means = "  ".join(f"{label} {fmean(values):.1f}" for label, values in self.accuracies.items())
+        described = escape(f"{doing}\n{means}" if means else doing)
+        completed = self.done + sum(self.shares.values())
+        count = f"{self.done}/{self.total}{self._left()}"
+        self.bar.update(self.task, description=described, completed=completed, count=count)
+
+    def _left(self) -> str:
+        """Say how long the rest will take, once a cell is finished."""
+        if not self.seconds or not self.waiting:
+            return ""
+        overall = fmean(value for values in self.seconds.values() for value in values)
+        left = sum(
+            (fmean(self.seconds[cell.label]) if cell.label in self.seconds else overall)
+            * (1 - self.shares.get(cell.key, 0))
+            for cell in self.waiting
+        )
+        return f", {in_words(left / min(self.jobs, len(self.waiting)))} left"

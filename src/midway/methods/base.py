@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from midway.methods.descent import descend
 from midway.methods.normalization import uses_batch_statistics
+from midway.methods.problem import Problem
 from midway.methods.state import capture, put_back, same_structure, to_each_tensor
 
 LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine, normalised images are not
@@ -59,7 +60,7 @@ class _Sealed(ABCMeta):
             bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
             bound.apply_defaults()
             given = list(bound.arguments.items())
-            method.hyperparameters = dict(given[2:])  # without self and the model
+            method._given = {name: _noted(value) for name, value in given[2:]}  # without self and the model
             method._source = method.snapshot()
         return method
 
@@ -78,7 +79,7 @@ class Method(nn.Module, metaclass=_Sealed):
 
     Attributes:
         model: The copy that adapts.
-        hyperparameters: The constructor's arguments, defaults included.
+        settled: What hyper-parameters left at None came to: see ``settle``.
         diagnostics: What the method noted: sizes of the last batch, and counters since the last reset, such as
             ``skipped_steps``.
 
@@ -102,7 +103,7 @@ class Method(nn.Module, metaclass=_Sealed):
 
     about: ClassVar[About]
     evolving: ClassVar[tuple[str, ...]] = ()
-    hyperparameters: dict[str, Any]
+    _given: dict[str, Any]
     _source: dict[str, Any]
 
     def __init__(self, model: nn.Module) -> None:
@@ -114,6 +115,7 @@ class Method(nn.Module, metaclass=_Sealed):
         self.memory_format = _fastest_safe_layout(model)
         self.model = _independent_copy(model, self.memory_format).eval().requires_grad_(False)
         self.diagnostics: dict[str, float] = {}
+        self.settled: dict[str, Any] = {}
         self._tried_shapes: set[tuple[int, ...]] = set()
         self._warned_of_single_images = False
 
@@ -144,6 +146,25 @@ class Method(nn.Module, metaclass=_Sealed):
             logits = self.step(images)
         return logits.detach().float()
 
+    @classmethod
+    def defaults_for(cls, problem: Problem) -> dict[str, Any]:
+        """Return the published values of those hyper-parameters whose default, None, leaves them to the problem."""
+        return {}
+
+    def settle(self, images: Tensor, logits: Tensor) -> None:
+        """Give hyper-parameters left at None their values by the size of the problem; the first batch decides.
+
+        They are part of the state: a reset forgets them, a saved state brings them along.
+        """
+        for name, value in self.defaults_for(Problem.of(images, logits)).items():
+            if self.hyperparameters[name] is None:
+                self.settled[name] = value
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The constructor's arguments, defaults included, and what those left at None came to."""
+        return self._given | self.settled
+
     def descend(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
         """Take one optimiser step down a loss, or down a sum of terms, unless it is not finite.
 
@@ -172,7 +193,7 @@ class Method(nn.Module, metaclass=_Sealed):
     @torch.inference_mode(False)
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of all that changes as the method adapts (frozen weights are not copied)."""
-        evolving = {name: capture(getattr(self, name)) for name in ("diagnostics", *self.evolving)}
+        evolving = {name: capture(getattr(self, name)) for name in ("diagnostics", "settled", *self.evolving)}
         return {"tensors": capture(self._moving_tensors()), "evolving": evolving}
 
     @torch.inference_mode(False)
@@ -190,7 +211,7 @@ class Method(nn.Module, metaclass=_Sealed):
         """What ``state_dict`` holds besides weights: the evolving attributes, and the source for ``reset``."""
         return {
             "method": self.about.name,
-            "hyperparameters": {name: repr(value) for name, value in self.hyperparameters.items()},
+            "hyperparameters": {name: repr(value) for name, value in self._given.items()},
             "now": self.snapshot()["evolving"],
             "source": capture(self._source),
         }
@@ -239,7 +260,7 @@ class Method(nn.Module, metaclass=_Sealed):
         extra = theirs["_extra_state"]
         if extra["method"] != self.about.name:
             raise ValueError(f"the state is of {extra['method']}, this is {self.about.name}.")
-        for name, value in self.hyperparameters.items():
+        for name, value in self._given.items():
             if (given := extra["hyperparameters"].get(name)) != repr(value):
                 raise ValueError(f"the state is of {name}={given}, this method has {name}={value!r}.")
         mine = super().state_dict()
@@ -329,6 +350,20 @@ class Method(nn.Module, metaclass=_Sealed):
             shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ValueError(f"the model must answer with logits (N, classes), got {shown} for {len(few)} images.")
         self._tried_shapes.add(few.shape)
+
+
+@dataclass(frozen=True)
+class _TensorOf:
+    """Stands for a tensor among the hyper-parameters: the images themselves are not kept."""
+
+    shape: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"tensor of {self.shape}"
+
+
+def _noted(value: Any) -> Any:
+    return _TensorOf(tuple(value.shape)) if isinstance(value, Tensor) else value
 
 
 def _first_line(error: Exception) -> str:

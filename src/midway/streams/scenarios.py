@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from midway.data.corrupted import CorruptedImages
 from midway.data.image_set import ImageArray, ImageSet
 from midway.streams.batch import Stream
+from midway.streams.scenario import SEVERITY, scenario_name
 
 Data = ImageSet | tuple[ImageArray, NDArray[np.int64]]
 Shift = str | ImageSet
@@ -20,7 +21,7 @@ def pure(
     data: Data,
     shift: Shift,
     *,
-    severity: int = 5,
+    severity: int = SEVERITY,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
@@ -39,11 +40,16 @@ def pure(
         >>> midway.streams.pure(data, "gaussian_noise")
         Stream('pure:gaussian_noise', 400 images in 2 batches)
     """
-    labels = _labels(data)
-    name, images = _source(data, shift, severity, seed)
+    labels = labels_of(data)
+    name, images = source_of(data, shift, severity, seed)
     order = np.arange(len(labels))
     return Stream(
-        {name: images}, labels, order=order, group=np.zeros_like(order), batch_size=batch_size, name=f"pure:{name}"
+        {name: images},
+        labels,
+        order=order,
+        group=np.zeros_like(order),
+        batch_size=batch_size,
+        name=scenario_name("pure", [name], None, severity),
     )
 
 
@@ -53,7 +59,7 @@ def outlier(
     shift_b: Shift,
     *,
     ratio: float = 0.005,
-    severity: int = 5,
+    severity: int = SEVERITY,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
@@ -87,7 +93,7 @@ def mixture(
     shift_b: Shift,
     *,
     ratio: float = 0.5,
-    severity: int = 5,
+    severity: int = SEVERITY,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
@@ -126,8 +132,8 @@ def _two_groups(
         raise ValueError(f"ratio must be between 0 and 1, got {ratio}: for one distribution alone use a pure stream.")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-    labels = _labels(data)
-    (name_a, images_a), (name_b, images_b) = (_source(data, shift, severity, seed) for shift in (shift_a, shift_b))
+    labels = labels_of(data)
+    (name_a, images_a), (name_b, images_b) = (source_of(data, shift, severity, seed) for shift in (shift_a, shift_b))
     if name_a == name_b:
         raise ValueError(f"both distributions are {name_a}: choose two different ones, or a pure stream.")
     if nearest_whole(ratio * len(labels)) == 0:
@@ -138,7 +144,7 @@ def _two_groups(
         order=np.arange(len(labels)),
         group=place_minority(len(labels), ratio=ratio, batch_size=batch_size, seed=seed),
         batch_size=batch_size,
-        name=f"{scenario}:{name_a}/{name_b}@{ratio:g}",
+        name=scenario_name(scenario, [name_a, name_b], ratio, severity),
     )
 
 
@@ -169,14 +175,15 @@ def nearest_whole(value: float) -> int:
     return math.floor(value + 0.5 + 1e-9)
 
 
-def _labels(data: Data) -> NDArray[np.int64]:
+def labels_of(data: Data) -> NDArray[np.int64]:
+    """Return the labels of a data set or of a pair of arrays."""
     return data.labels if isinstance(data, ImageSet) else np.asarray(data[1], dtype=np.int64)
 
 
-def _source(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:
+def source_of(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:
     """Return the name of a shift and where its images come from."""
     if isinstance(shift, ImageSet):
-        if not np.array_equal(shift.labels, _labels(data)):
+        if not np.array_equal(shift.labels, labels_of(data)):
             raise ValueError(f"{shift.name} does not show the same images in the same order: its labels differ.")
         return shift.name, shift.images
     images = data.images if isinstance(data, ImageSet) else data[0]

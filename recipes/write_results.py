@@ -1,0 +1,96 @@
+"""Write docs/results.md from the stored runs in docs/results, each a folder named after its plan.
+
+midway run docs/results/mita.toml --jobs 2 --out docs/results/mita
+python recipes/write_results.py
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from midway.bench import Record, paper, read_records
+from midway.report.paper_tables import comparison_table, measured, standing
+from midway.report.side_by_side import Measured, split_columns
+from midway.report.tables import to_markdown
+
+FOLDER = Path("docs/results")
+
+INTRODUCTION = """\
+# Results
+
+Accuracies in percent of the embedded network (WideResNet-16-2, 0.7 million weights) on the 10,000 CIFAR-10 test images,
+corrupted at severity 5 and shown in batches of 200, beside the numbers of the MITA paper, whose network is a
+WideResNet-28-10 (36.5 million weights): the order of the methods compares, the level does not. Every table is made by
+`python recipes/write_results.py` from the stored runs in `docs/results/`; nothing here is written by hand. The command
+above a table runs it again, and goes on where it was stopped.
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One stored run and what to say of it."""
+
+    name: str
+    title: str
+    about: str
+
+    @property
+    def command(self) -> str:
+        """What runs it again."""
+        return f"midway run docs/results/{self.name}.toml --jobs 2 --out docs/results/{self.name}"
+
+
+SECTIONS = (
+    Section(
+        "mita",
+        "MITA, its parts and its rivals",
+        "`tea` takes one update a batch; `tea_equal_budget` takes two, as many as the two models of MITA together. All"
+        " have one Langevin step an update. `mita_without_model` moves the images down the source's energy and lets"
+        " the source answer; `mita_same` moves them down the predictor's own energy; `mita` down that of a second model"
+        " which is adapted further.",
+    ),
+)
+
+
+def numbers_of(records: Iterable[Record]) -> list[Measured]:
+    """Return all accuracies of stored results, in the order they were planned: scenario by scenario."""
+    kept = [record for record in records if record.result is not None]
+    order = {label: place for place, label in enumerate(dict.fromkeys(r.cell.label for r in kept))}
+    scenarios = {text: place for place, text in enumerate(dict.fromkeys(r.cell.scenario for r in kept))}
+    kept.sort(key=lambda r: (scenarios[r.cell.scenario], order[r.cell.label], r.cell.seed))
+    return [number for record in kept if record.result is not None for number in measured(record.result)]
+
+
+def complete(numbers: list[Measured]) -> list[Measured]:
+    """Keep the seeds that every method has on every stream, so that means are over the same seeds."""
+    rows: dict[tuple[str, str], set[int]] = {}
+    for number in numbers:
+        rows.setdefault((number.method, number.stream), set()).add(number.seed)
+    common = set.intersection(*rows.values())
+    return [number for number in numbers if number.seed in common]
+
+
+def write_section(section: Section, records: list[Record]) -> str:
+    """Return a section as Markdown: the command, the tables, how MITA stands."""
+    numbers = complete(numbers_of(records))
+    table = comparison_table(section.title, numbers, data=paper.comparable(records[0].cell.data))
+    parts = [f"## {section.title}\n", f"    {section.command}\n", f"{section.about}\n"]
+    parts += [to_markdown(part) for part in split_columns(table, at_most=9)]
+    parts += ["MITA against the best other method, over streams and seeds:\n"]
+    named = {"A": "the first distribution of a pair", "B": "the second", "all": "all images of a stream"}
+    parts += ["\n".join(f"- {named[part]}: {result}" for part, result in standing(numbers).items()) + "\n"]
+    return "\n".join(parts)
+
+
+def main(folder: Path = FOLDER) -> None:
+    """Write the page beside the folder of runs."""
+    found = [(section, folder / section.name) for section in SECTIONS if (folder / section.name).is_dir()]
+    page = "\n".join([INTRODUCTION, *(write_section(section, read_records(runs)) for section, runs in found)])
+    folder.with_suffix(".md").write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:2]))

@@ -1,0 +1,86 @@
+"""What fits the time there is: fewer images before fewer cells."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+LEAST_BATCHES = 2
+"""Below this nothing adapts from one batch to the next, and entries are left out instead."""
+
+KEPT = ("source", "mita")
+"""Entries that are never left out: without them there is nothing to compare."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What to run.
+
+    Attributes:
+        images: Of the data set, for every cell.
+        available: Images there are.
+        seconds: How long that will take, as far as a short trial tells.
+        left_out: Label -> why an entry is not run.
+    """
+
+    images: int
+    available: int
+    seconds: float
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether this is less than everything."""
+        return self.images < self.available or bool(self.left_out)
+
+
+def read_duration(text: str) -> float:
+    """Return the seconds of a duration such as ``90s``, ``30m``, ``1.5h`` or ``1h30m``.
+
+    Example:
+        >>> from midway.bench.budget import read_duration
+        >>> read_duration("1h30m"), read_duration("45")
+        (5400.0, 45.0)
+    """
+    number = r"(\d+(?:\.\d+)?)"
+    parts = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", text.strip())
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups()) if parts else (0.0, 0.0, 0.0)
+    duration = 3600 * hours + 60 * minutes + seconds
+    if not duration:
+        raise ValueError(f"'{text}' is no duration: write it like 90s, 30m or 1h30m.")
+    return duration
+
+
+def fit(prices: Mapping[str, float], *, streams: int, available: int, batch_size: int, budget: float) -> Fit:
+    """Choose how many images each cell gets so that everything together fits a time.
+
+    Whole batches, two at least. Where that is still too long, the dearest entries are left out, but never Source and
+    MITA: what remains may then take longer than the budget, and says so by its ``seconds``.
+
+    Args:
+        prices: Label -> seconds an image.
+        streams: Streams each entry runs on, seeds counted.
+        available: Images there are.
+        batch_size: Images a batch.
+        budget: Seconds.
+
+    Example:
+        >>> from midway.bench.budget import fit
+        >>> fit({"source": 0.125, "mita": 0.875}, streams=6, available=10_000, batch_size=200, budget=6000)
+        Fit(images=1000, available=10000, seconds=6000.0, left_out={})
+    """
+    least = min(available, LEAST_BATCHES * batch_size)
+    kept, left_out = dict(prices), {}
+    while sum(kept.values()) * streams * least > budget:
+        optional = [name for name in kept if name not in KEPT]
+        if not optional or len(kept) == 1:
+            break
+        dearest = max(optional, key=lambda name: kept[name])
+        seconds = kept.pop(dearest) * streams * least
+        left_out[dearest] = f"{least} images of it would take about {seconds:.0f} s of the {budget:.0f} s there are"
+    price = sum(kept.values()) * streams
+    affordable = math.floor(budget / price / batch_size + 1e-9) * batch_size
+    images = available if affordable >= available else max(least, affordable)
+    return Fit(images, available, price * images, left_out)

@@ -1,0 +1,105 @@
+"""What the methods cost: the MITA paper's count of forward passes, and the true cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from midway import methods
+from midway.bench import paper
+from midway.bench.entries import Entry
+from midway.bench.suites import compared
+from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
+from midway.suggest import unknown
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the complexity table.
+
+    Attributes:
+        label: What it is called.
+        gflops_as_published: An image, counted for this network as the paper counts; None where it has no rule.
+        published: The paper's row, for WRN-28-10; None where it has none.
+        cost: What was measured; None where the method was not run.
+    """
+
+    label: str
+    gflops_as_published: float | None
+    published: paper.Complexity | None
+    cost: Cost | None
+
+
+def complexity_entries() -> dict[str, Entry]:
+    """Return what to measure: the rows of the paper's table with its settings, then the methods as they are here.
+
+    Example:
+        >>> from midway.bench.complexity import complexity_entries
+        >>> complexity_entries()["mita_5_sgld_steps"].settings["langevin_steps"]
+        5
+    """
+    entries = [Entry(row.method, _settings(row), row.label) for row in paper.complexity()]
+    known = {entry.label for entry in entries}
+    here = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in compared()]
+    alike = {(entry.name, repr(entry.settings)) for entry in entries}
+    return {e.label: e for e in (*entries, *(e for e in here if (e.name, repr(e.settings)) not in alike))}
+
+
+def _settings(row: paper.Complexity) -> dict[str, int]:
+    if row.views is not None:
+        return {"views": row.views}
+    if row.langevin_steps is None:
+        return {}
+    once = {"predictor_steps": 1, "data_model_steps": 1, "data_steps": 1}  # N = N~ = Td = 1 fits the paper's numbers
+    return {"langevin_steps": row.langevin_steps, "shared_pass": False, **(once if row.method == "mita" else {})}
+
+
+def measure_complexity(
+    network: nn.Module,
+    images: Tensor,
+    *,
+    only: Sequence[str] = (),
+    repeats: int = 1,
+    on_entry: Callable[[str, int, int], None] | None = None,
+) -> list[Line]:
+    """Measure what one batch costs each method on a network, beside the paper's count.
+
+    Args:
+        network: The classifier; its weights do not matter for the cost.
+        images: One batch (the paper: 200 images of CIFAR-10-C, gaussian noise).
+        only: Labels of the rows to measure; all if left out. The rest keep the paper's count.
+        repeats: Timed runs after the one that counts, see ``midway.cost.measure_cost``.
+        on_entry: Told before each row: its label, rows done, rows in all.
+
+    Example:
+        >>> import midway, torch
+        >>> from midway.bench.complexity import measure_complexity
+        >>> lines = measure_complexity(midway.models.create("resnet20"), torch.rand(4, 3, 32, 32), only=["source"])
+        >>> lines[0].label, lines[0].cost.forward_passes, round(lines[0].gflops_as_published, 3)
+        ('source', 1.0, 0.042)
+    """
+    entries = complexity_entries()
+    for label in only:
+        if label not in entries:
+            raise ValueError(unknown("row of the complexity table", label, entries))
+    rows = {row.label: row for row in paper.complexity()}
+    running = [entry.label for entry in entries.values() if not only or entry.label in only]
+    channels, height, width = images.shape[1:]
+    source = paper_gflops(network, "source", image_shape=(channels, height, width))
+    lines = []
+    for label, entry in entries.items():
+        cost = None
+        if label in running:
+            if on_entry is not None:
+                on_entry(label, running.index(label), len(running))
+            cost = measure_cost(methods.adapt(network, entry.name, **entry.settings), images, repeats=repeats)
+        row = rows.get(label)
+        if row is not None or cost is not None:
+            lines.append(Line(label, None if row is None else _passes(row) * source, row, cost))
+    return lines
+
+
+def _passes(row: paper.Complexity) -> int:
+    return PAPER_FORWARD_PASSES[row.method](row.langevin_steps or 1, row.views or 1)

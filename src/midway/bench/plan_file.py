@@ -1,0 +1,90 @@
+"""Plans in TOML files, with errors that point at the line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from midway.bench.plan import Grid, PlanError
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """Read a TOML file as plain values, not yet checked.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        PlanError: It is not TOML; the message has the line.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no plan at {path}.")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path} is not UTF-8 text ({error}).") from error
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        text = path.read_text(encoding="utf-8")
+        line = int(place[1]) if place else text.count("\n") + 1
+        what = str(error).partition(" (at ")[0]
+        raise PlanError(f"{path}:{line}: {what}: this is not TOML; put words in quotes, lists in [ ].") from error
+
+
+def load_plan(path: Path) -> Grid:
+    r"""Read and check a plan.
+
+    Raises:
+        PlanError: ``file:line: what is wrong, what to do``.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.bench import load_plan
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     plan = Path(folder, "plan.toml")
+        ...     _ = plan.write_text('methods = "source,bn"\nseeds = [0, 1]\n')
+        ...     [entry.name for entry in load_plan(plan).methods]
+        ['source', 'bn']
+    """
+    content = read_plan(path)
+    try:
+        grid = Grid.from_dict(content)
+        grid.cells()
+    except PlanError as error:
+        raise pointed_at(path, error) from error
+    return grid
+
+
+def pointed_at(path: Path, error: PlanError) -> PlanError:
+    """Put the file and the line of the guilty key before what an error says."""
+    return PlanError(f"{path}:{line_of(path.read_text(encoding='utf-8'), *error.where)}: {error}", *error.where)
+
+
+def line_of(text: str, *where: str | int) -> int:
+    r"""Find the line of a key in TOML text.
+
+    Args:
+        text: The file.
+        *where: A key of the top table; or ``"method"``, the number of the table, and a key in it. Where the key is
+            not written, the line of its table, or the first one.
+
+    Example:
+        >>> from midway.bench.plan_file import line_of
+        >>> line_of('seeds = 1\n[[method]]\nname = "bn"\n[[method]]\nname = "tent"\nlr = 0', "method", 1, "lr")
+        6
+    """
+    table, header, lines = -1, 1, text.splitlines()
+    wanted, key = (-1, str(where[0])) if len(where) == 1 else (-1, "")
+    if len(where) > 1:
+        wanted, key = int(where[1]), str(where[2]) if len(where) > 2 else ""
+    for number, line in enumerate(lines, start=1):
+        if re.match(r"\s*\[\[\s*\"?method\"?\s*\]\]", line):
+            table += 1
+            if table == wanted or (key == "method" and wanted < 0):
+                header = number
+                if not key or key == "method":
+                    return number
+        elif table == wanted and key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]", line):
+            return number
+    return header

@@ -1,0 +1,142 @@
+"""The MITA paper's tables as data: which methods with which settings on which streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from midway import methods
+from midway.bench import paper
+from midway.bench.entries import Entry
+from midway.data.corruptions import CORRUPTIONS
+from midway.streams import Scenario
+from midway.suggest import unknown
+
+EQUAL_BUDGET = "tea_equal_budget"
+"""TEA with as many updates a batch as both models of MITA take together: MITA's fair rival, which the paper lacks."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A table of the paper: every entry on every stream.
+
+    Attributes:
+        name: What the command line calls it.
+        title: What it shows.
+        entries: The rows; the paper's numbers are looked up by their labels.
+        scenarios: The streams.
+    """
+
+    name: str
+    title: str
+    entries: tuple[Entry, ...]
+    scenarios: tuple[Scenario, ...]
+
+
+def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
+    """Return a table of the paper by name: outlier, mixture, pure, sweep or ablation.
+
+    MITA and what depends on it have MITA's defaults as they are in this library.
+
+    Args:
+        name: Which table.
+        only: Labels of the rows to keep, besides Source; all if left out.
+
+    Example:
+        >>> from midway.bench.suites import suite
+        >>> outlier = suite("outlier", only=["tent", "mita"])
+        >>> [entry.label for entry in outlier.entries]
+        ['source', 'tent', 'mita']
+        >>> str(outlier.scenarios[0])
+        'outlier:glass_blur/gaussian_noise@0.005'
+    """
+    if name not in SUITES:
+        raise ValueError(unknown("table of the paper", name, SUITES))
+    whole = SUITES[name]()
+    labels = [entry.label for entry in whole.entries]
+    for label in only:
+        if label not in labels:
+            raise ValueError(unknown(f"row of the {name} table", label, labels))
+    kept = tuple(entry for entry in whole.entries if not only or entry.label in ("source", *only))
+    return Suite(whole.name, whole.title, kept, whole.scenarios)
+
+
+def equal_budget_tea() -> Entry:
+    """Return TEA with as many updates as MITA by default, and all that both have in common as MITA has it.
+
+    Example:
+        >>> from midway import methods
+        >>> from midway.bench.suites import equal_budget_tea
+        >>> equal_budget_tea().settings["langevin_steps"] == methods.hyperparameters("mita")["langevin_steps"]
+        True
+    """
+    mita, tea = methods.hyperparameters("mita"), methods.hyperparameters("tea")
+    shared = {name: value for name, value in mita.items() if name in tea and value != tea[name]}
+    of_both = {
+        "persistent": mita["predictor_steps"] + mita["data_model_steps"],
+        "fresh": mita["data_model_steps"],  # it goes on from the predictor
+        "same": mita["predictor_steps"],
+    }
+    steps = of_both[mita["data_model"]]
+    return Entry("tea", {"steps": steps, **shared}, EQUAL_BUDGET)
+
+
+def compared(*, without: Sequence[str] = ()) -> tuple[Entry, ...]:
+    """Return the paper's methods in its order, TEA with MITA's budget after TEA.
+
+    Example:
+        >>> from midway.bench.suites import compared
+        >>> [entry.label for entry in compared()][-4:]
+        ['tea', 'tea_equal_budget', 'memo', 'mita']
+    """
+    entries = [Entry(name, {}, name) for name in paper.METHODS if name not in without]
+    place = [entry.label for entry in entries].index("tea") + 1
+    return (*entries[:place], equal_budget_tea(), *entries[place:])
+
+
+def _outlier() -> Suite:
+    streams = tuple(Scenario("outlier", pair, 0.005) for pair in paper.PAIRS)
+    return Suite("outlier", "Outliers: one image in 200 from another distribution", compared(), streams)
+
+
+def _mixture() -> Suite:
+    streams = tuple(Scenario("mixture", pair, 0.5) for pair in paper.PAIRS)
+    return Suite("mixture", "Mixtures: two distributions, half and half", compared(), streams)
+
+
+def _pure() -> Suite:
+    streams = tuple(Scenario("pure", (corruption,)) for corruption in CORRUPTIONS)
+    return Suite("pure", "Pure: one corruption at a time", compared(), streams)
+
+
+def _sweep() -> Suite:
+    streams = tuple(Scenario("mixture", pair, ratio) for pair in paper.PAIRS for ratio in paper.RATIOS)
+    return Suite("sweep", "Sweep: from a rare outlier to half and half", compared(without=["memo"]), streams)
+
+
+def _ablation() -> Suite:
+    pair = ("impulse_noise", "gaussian_noise")
+    entries = (
+        Entry("source", {}, "source"),
+        Entry("mita", {"adapt_data": False}, "mita_without_data"),
+        Entry("mita", {"adapt_model": False}, "mita_without_model"),
+        Entry("mita", {"data_model": "same"}, "mita_same"),
+        equal_budget_tea(),
+        Entry("mita", {}, "mita"),
+    )
+    streams = (
+        *(Scenario("pure", (corruption,)) for corruption in pair),
+        Scenario("outlier", pair, 0.005),
+        Scenario("mixture", pair, 0.5),
+    )
+    return Suite("ablation", "Ablation: what each part of MITA brings", entries, streams)
+
+
+SUITES: dict[str, Callable[[], Suite]] = {
+    "outlier": _outlier,
+    "mixture": _mixture,
+    "pure": _pure,
+    "sweep": _sweep,
+    "ablation": _ablation,
+}
+"""Name -> how the table is made."""

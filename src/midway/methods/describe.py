@@ -1,0 +1,93 @@
+"""What the methods say of themselves, as plain data for lists and documents."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from midway.methods.base import Method
+from midway.methods.problem import CIFAR_SIZE, IMAGENET_SIZE
+from midway.methods.registry import find, hyperparameters, names
+
+COLUMNS = (
+    "name",
+    "method",
+    "paper",
+    "paradigm",
+    "uses other images",
+    "aligns each image",
+    "moves",
+    "answer",
+    "passes a batch",
+    "needs",
+)
+
+
+def overview() -> list[dict[str, str]]:
+    """Return one row a method: the paper's comparison of paradigms, what moves, what it costs and needs.
+
+    Example:
+        >>> from midway.methods.describe import overview
+        >>> tent = overview()[2]
+        >>> tent["method"], tent["paradigm"], tent["uses other images"], tent["aligns each image"]
+        ('TENT', 'batch', 'yes', 'no')
+    """
+    rows = []
+    for name in names():
+        about = find(name).about
+        values = (
+            name,
+            about.title,
+            about.paper,
+            about.paradigm,
+            "yes" if about.uses_other_images else "no",
+            "yes" if about.aligns_each_image else "no",
+            about.moves,
+            about.answers,
+            about.passes,
+            ", ".join(about.needs) or "-",
+        )
+        rows.append(dict(zip(COLUMNS, values, strict=True)))
+    return rows
+
+
+def overview_markdown() -> str:
+    """Return the overview as a Markdown table."""
+    lines = [COLUMNS, ("---",) * len(COLUMNS), *(tuple(row.values()) for row in overview())]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def summary_of(method: type[Method]) -> str:
+    """Return what a method's docstring says before its arguments."""
+    return re.split(r"^(?:Args|Example):$", _docstring(method), maxsplit=1, flags=re.MULTILINE)[0].strip()
+
+
+def arguments_of(method: type[Method]) -> dict[str, str]:
+    """Return what a method's docstring says of each argument, on one line.
+
+    Example:
+        >>> from midway import methods
+        >>> from midway.methods.describe import arguments_of
+        >>> arguments_of(methods.Tent)["steps"]
+        'Updates a batch (the paper: 1).'
+    """
+    found = re.search(r"^Args:\n((?:    .*\n|\n)+)", _docstring(method) + "\n", flags=re.MULTILINE)
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", found.group(1), flags=re.MULTILINE) if found else []
+    return {name: re.sub(r"\s+", " ", text) for name, text in entries}
+
+
+def defaults_of(name: str) -> dict[str, str]:
+    """Return a method's defaults, as code; where CIFAR-size and ImageNet-size problems differ, both.
+
+    Example:
+        >>> from midway.methods.describe import defaults_of
+        >>> defaults_of("eata")["redundancy"]
+        '0.4 (CIFAR-size), 0.05 (ImageNet-size)'
+    """
+    small, large = (find(name).defaults_for(size) for size in (CIFAR_SIZE, IMAGENET_SIZE))
+    defaults = {key: repr(value) for key, value in hyperparameters(name).items()}
+    return defaults | {key: f"{small[key]!r} (CIFAR-size), {large[key]!r} (ImageNet-size)" for key in small}
+
+
+def _docstring(method: type[Method]) -> str:
+    return inspect.cleandoc(method.__doc__ or "").replace("``", "")

@@ -1,0 +1,176 @@
+"""EATA: efficient test-time adaptation without forgetting (Niu et al., ICML 2022); ETA without Fisher images."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, cross_entropy
+from torch.nn.utils import parameters_to_vector
+
+from midway.functional import entropy
+from midway.methods.base import About, Method
+from midway.methods.normalization import use_batch_statistics
+from midway.methods.optimizers import LateOptimizer, OptimizerKind, check_optimizer
+from midway.methods.parameters import freeze_all_but, norm_affine
+from midway.methods.problem import Problem
+from midway.methods.protocol import Predict, answer, check_protocol
+from midway.methods.selection import logits_to_learn_from, note_shares, redundancy_margin, reliable
+
+MOST_FISHER_IMAGES = 2000
+
+
+class EATA(Method):
+    """Scales and shifts descend the entropy of images that are reliable and not redundant, held near the source.
+
+    An image is reliable if its entropy is below a margin, and redundant if its prediction is like the moving mean of
+    the predictions learnt from so far. Each selected image weighs exp(margin - H). With Fisher images, a penalty keeps
+    the weights that matter to in-distribution data near the source; without them this is ETA. Batch statistics; the
+    answer is the logits from before the (last) update. If nothing is selected, no backward pass is run. The backward
+    pass runs over the selected images alone where that is exact: networks without batch statistics.
+
+    Settings left at None are chosen at the first batch: the redundancy by the number of classes, the others by the size
+    of the images (ImageNet's from 128 pixels a side); ``repr`` then shows them.
+
+    Args:
+        model: The classifier to adapt.
+        fisher_images: In-distribution images, up to 2,000, unlabelled, (N, C, H, W); never test images. None is ETA.
+        fisher_weight: Weight of the penalty (the paper: 1 for CIFAR, 2,000 for ImageNet).
+        fisher_batch_size: Images whose mean gradient is squared at a time (the published code: 64).
+        margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
+        redundancy: d, largest cosine to the mean prediction (the paper: 0.4 for 10 classes, 0.1 for 100, 0.05 for
+            1,000; in between interpolated).
+        averaging: Share of the past in the mean prediction (the paper: 0.9).
+        optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (published comparisons: Adam for CIFAR; the paper: SGD for
+            ImageNet).
+        lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: 2.5e-4 for ImageNet).
+        steps: Updates a batch (the paper: 1).
+        predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.EATA(midway.models.create("resnet20"), fisher_images=torch.rand(16, 3, 32, 32))
+        >>> _ = adapted(torch.rand(8, 3, 32, 32))
+        >>> adapted.hyperparameters["redundancy"], adapted.hyperparameters["fisher_weight"]
+        (0.4, 1)
+        >>> sorted(adapted.diagnostics)
+        ['judged', 'reliable', 'reliable_share', 'selected', 'selected_share']
+    """
+
+    about = About(
+        name="eata",
+        title="EATA",
+        paper="Niu et al., ICML 2022",
+        paradigm="batch",
+        moves="norm scales and shifts",
+        answers="before",
+        passes="1 F + 1 B of the selected",
+        needs=("norm layers", "Fisher images (ETA without)"),
+    )
+    evolving = ("optimizer", "mean_prediction", "fisher", "source_weights")
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        fisher_images: Tensor | None = None,
+        fisher_weight: float | None = None,
+        fisher_batch_size: int = 64,
+        margin: float = 0.4,
+        redundancy: float | None = None,
+        averaging: float = 0.9,
+        optimizer: OptimizerKind | None = None,
+        lr: float | None = None,
+        steps: int = 1,
+        predict: Predict = "before",
+    ) -> None:
+        super().__init__(model)
+        check_protocol(steps, predict)
+        check_optimizer(optimizer, lr)
+        if margin <= 0:
+            raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
+        if redundancy is not None and redundancy <= 0:
+            raise ValueError(
+                f"redundancy must be a cosine above 0, or None (by the number of classes), got {redundancy}."
+            )
+        if not 0 <= averaging < 1:
+            raise ValueError(f"averaging must be at least 0 and below 1, got {averaging}.")
+        if fisher_weight is not None and fisher_weight < 0:
+            raise ValueError(f"fisher_weight must be 0 or more, got {fisher_weight}.")
+        if fisher_batch_size < 1:
+            raise ValueError(f"fisher_batch_size must be at least 1, got {fisher_batch_size}.")
+        self.margin, self.averaging, self.steps, self.predict = margin, averaging, steps, predict
+        use_batch_statistics(self.model)
+        self.moving = freeze_all_but(self.model, norm_affine(self.model))
+        self.optimizer = LateOptimizer(self.moving)
+        self.mean_prediction: Tensor | None = None
+        self.source_weights = parameters_to_vector(self.moving).detach()
+        self.fisher = None if fisher_images is None else self._measure_fisher(fisher_images, fisher_batch_size)
+
+    @classmethod
+    def defaults_for(cls, problem: Problem) -> dict[str, Any]:
+        """Return the published settings for a problem of this size."""
+        large = problem.is_imagenet_size
+        return {
+            "fisher_weight": 2000 if large else 1,
+            "redundancy": redundancy_margin(problem.classes),
+            "optimizer": "sgd" if large else "adam",
+            "lr": 2.5e-4 if large else 1e-3,
+        }
+
+    def step(self, images: Tensor) -> Tensor:
+        """Select, descend the weighted entropy of the selected and the penalty, and answer f(x)."""
+        logits: Tensor
+        for _ in range(self.steps):
+            logits = self.model(images)
+            self.settle(images, logits)
+            selected = self._select(logits.detach().float())
+            if selected.any():
+                entropies = entropy(logits_to_learn_from(self.model, images, logits, selected).float())
+                weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
+                loss = (weights * entropies).mean() + self._penalty()
+                optimizer = self.optimizer.made(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
+                self.descend(loss, optimizer)
+        return answer(self.model, images, logits, self.predict)
+
+    def _select(self, logits: Tensor) -> Tensor:
+        """Choose the reliable images that are unlike the mean prediction, and move that mean towards theirs."""
+        selected = trusted = reliable(logits, self.margin)
+        probabilities = logits.softmax(dim=1)
+        past = None if self.mean_prediction is None else self.mean_prediction.to(probabilities)
+        if past is not None:
+            likeness = cosine_similarity(probabilities, past.unsqueeze(0), dim=1)
+            selected = trusted & (likeness < self.hyperparameters["redundancy"])
+        note_shares(self.diagnostics, len(logits), reliable=trusted, selected=selected)
+        if selected.any():
+            mean = probabilities[selected].mean(dim=0)
+            self.mean_prediction = mean if past is None else self.averaging * past + (1 - self.averaging) * mean
+        return selected
+
+    def _penalty(self) -> Tensor | float:
+        """Weigh how far each weight is from the source by its Fisher information."""
+        if self.fisher is None:
+            return 0.0
+        moved = parameters_to_vector(self.moving) - self.source_weights
+        weighted: Tensor = self.hyperparameters["fisher_weight"] * (self.fisher * moved.square()).sum()
+        return weighted
+
+    def _measure_fisher(self, images: Tensor, batch_size: int) -> Tensor:
+        """Average over batches the squared gradient of the cross-entropy with the network's own answers."""
+        try:
+            self._validate(images)
+            self._try_out(images.detach())
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"fisher_images: {error}") from error
+        if len(images) > MOST_FISHER_IMAGES:
+            raise ValueError(f"fisher_images holds {len(images)} images: give at most {MOST_FISHER_IMAGES}.")
+        batches = images.detach().clone().split(batch_size)
+        fisher = torch.zeros_like(self.source_weights)
+        with torch.enable_grad():
+            for batch in batches:
+                logits = self.model(batch.contiguous(memory_format=self.memory_format)).float()
+                gradients = torch.autograd.grad(cross_entropy(logits, logits.argmax(dim=1)), self.moving)
+                fisher += parameters_to_vector(gradients).square() / len(batches)
+        return fisher

@@ -1,0 +1,134 @@
+"""LAME: Laplacian adjusted maximum-likelihood estimation (Boudiaf et al., CVPR 2022)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from midway.methods.base import About, Method
+from midway.methods.head import features_and_logits, head_of
+
+Affinity = Literal["knn", "rbf", "linear"]
+SMALLEST_PROBABILITY = 1e-10
+TOLERANCE = 1e-8
+
+
+class LAME(Method):
+    """Answers move towards those of similar images of the batch; the network does not change at all.
+
+    Over the graph of affinities between features, a few cheap iterations find probabilities that agree with the
+    network's and with their neighbours'. Source statistics, nothing carries over to the next batch. The answer is
+    log-probabilities.
+
+    Args:
+        model: The classifier; it needs a linear head, before which the features are taken.
+        affinity: ``"knn"``: 1 for the nearest neighbours, else 0; ``"rbf"``: exp(-d^2 / 2 s^2), s being the mean
+            distance to the k-th nearest image, itself counted; ``"linear"``: the inner product. Features have length 1.
+        neighbours: k (published: 5).
+        iterations: Most fixed-point iterations (published: 100); they stop when the objective does.
+        head: Name of the linear head, where it cannot be found.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.LAME(midway.models.create("resnet20"))
+        >>> adapted(torch.rand(8, 3, 32, 32)).exp().sum(dim=1).round(decimals=3)
+        tensor([1., 1., 1., 1., 1., 1., 1., 1.])
+    """
+
+    about = About(
+        name="lame",
+        title="LAME",
+        paper="Boudiaf et al., CVPR 2022",
+        paradigm="batch",
+        moves="nothing but the answers",
+        answers="-",
+        passes="1 F",
+        needs=("linear head",),
+    )
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        affinity: Affinity = "knn",
+        neighbours: int = 5,
+        iterations: int = 100,
+        head: str | None = None,
+    ) -> None:
+        super().__init__(model)
+        if affinity not in ("knn", "rbf", "linear"):
+            raise ValueError(f"affinity must be 'knn', 'rbf' or 'linear', got {affinity!r}.")
+        if neighbours < 1:
+            raise ValueError(f"neighbours must be at least 1, got {neighbours}.")
+        if iterations < 1:
+            raise ValueError(f"iterations must be at least 1, got {iterations}.")
+        self.affinity, self.neighbours, self.iterations = affinity, neighbours, iterations
+        self.head, _ = head_of(self.model, head)
+
+    def step(self, images: Tensor) -> Tensor:
+        """Smooth f(x) over the graph of the batch."""
+        features, logits = features_and_logits(self.model, self.head, images)
+        graph = affinities(features.float(), self.affinity, self.neighbours)
+        answers, taken = smooth(logits.float().softmax(dim=1), graph, self.iterations)
+        self.diagnostics["iterations"] = taken
+        return answers
+
+
+def affinities(features: Tensor, kind: Affinity, neighbours: int) -> Tensor:
+    """Return the affinity of each image (row) to each other one (column), (N, N).
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.lame import affinities
+        >>> affinities(torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]), "knn", 1)
+        tensor([[0., 1., 0.],
+                [1., 0., 0.],
+                [0., 1., 0.]])
+    """
+    directions = normalize(features, dim=1)
+    if kind == "linear":
+        return directions @ directions.T
+    distances = torch.cdist(directions, directions, compute_mode="donot_use_mm_for_euclid_dist")
+    count = len(features)
+    if kind == "rbf":
+        kth = distances.kthvalue(min(neighbours, count), dim=1).values  # from itself, which is the first, on
+        return torch.exp(-distances.square() / (2 * kth.mean().square()).clamp(min=1e-12))
+    nearest = distances.fill_diagonal_(torch.inf).topk(min(neighbours, count - 1), largest=False).indices
+    return torch.zeros_like(distances).scatter_(1, nearest, 1.0)
+
+
+def smooth(probabilities: Tensor, graph: Tensor, iterations: int = 100) -> tuple[Tensor, int]:
+    """Find the fixed point z_i ~ p_i exp(sum_j w_ij z_j), starting from p.
+
+    Each iteration minimises a bound on sum_i KL(z_i || p_i) - sum_ij w_ij z_i . z_j; they stop (after three at the
+    earliest) when the bound changes by no more than a part in 10^8, as published.
+
+    Args:
+        probabilities: p, (N, classes).
+        graph: w, (N, N).
+        iterations: Most iterations.
+
+    Returns:
+        The logarithm of z, (N, classes), and the number of iterations.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.lame import smooth
+        >>> log_z, taken = smooth(torch.tensor([[0.6, 0.4], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+        >>> log_z.argmax(dim=1), taken
+        (tensor([0, 0]), 25)
+    """
+    log_p = (probabilities + SMALLEST_PROBABILITY).log()
+    log_z = log_p.log_softmax(dim=1)
+    before = float("inf")
+    for iteration in range(iterations):
+        pull = graph @ log_z.exp()
+        log_z = (log_p + pull).log_softmax(dim=1)
+        objective = (log_z.exp() * (log_z - log_p - pull)).sum(dtype=torch.float64).item()
+        if iteration > 1 and abs(objective - before) <= TOLERANCE * abs(before):
+            break
+        before = objective
+    return log_z, iteration + 1

@@ -1,0 +1,85 @@
+"""PL: pseudo labels at test time (Lee, ICML workshops 2013)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from midway.methods.base import About, Method
+from midway.methods.normalization import use_batch_statistics
+from midway.methods.parameters import freeze_all_but, norm_affine
+from midway.methods.protocol import Predict, answer, check_protocol
+from midway.methods.selection import confident, note_shares
+
+
+class PL(Method):
+    """Scales and shifts of the normalisation layers learn the network's own confident answers as if they were labels.
+
+    The loss is the cross-entropy between f(x) and its own largest class, over the images whose largest probability is
+    above the threshold; with none of them no step is taken. Batch statistics; the answer is the logits from before the
+    (last) update.
+
+    Args:
+        model: The classifier to adapt.
+        threshold: Smallest confidence of a pseudo label (published comparisons: 0.9).
+        moves: ``"norm"`` scales and shifts (published comparisons), or ``"all"`` weights.
+        lr: Step size of Adam (published comparisons: 1e-3).
+        betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
+        steps: Updates a batch (published comparisons: 1).
+        predict: ``"before"`` the last update (published comparisons) or ``"after"`` it, at the cost of one more pass.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.PL(midway.models.create("resnet20"), threshold=0.5)
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape
+        torch.Size([8, 10])
+    """
+
+    about = About(
+        name="pl",
+        title="PL",
+        paper="Lee, ICML workshops 2013",
+        paradigm="batch",
+        moves="norm scales and shifts",
+        answers="before",
+        passes="1 F + 1 B",
+        needs=("norm layers",),
+    )
+    evolving = ("optimizer",)
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        threshold: float = 0.9,
+        moves: Literal["norm", "all"] = "norm",
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        steps: int = 1,
+        predict: Predict = "before",
+    ) -> None:
+        super().__init__(model)
+        check_protocol(steps, predict)
+        if not 0 <= threshold < 1:
+            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
+        if moves not in ("norm", "all"):
+            raise ValueError(f"moves must be 'norm' or 'all', got {moves!r}.")
+        self.threshold, self.steps, self.predict = threshold, steps, predict
+        use_batch_statistics(self.model)
+        moving = norm_affine(self.model) if moves == "norm" else dict(self.model.named_parameters())
+        self.optimizer = torch.optim.Adam(freeze_all_but(self.model, moving), lr=lr, betas=betas)
+
+    def step(self, images: Tensor) -> Tensor:
+        """Learn the confident answers and answer f(x)."""
+        logits: Tensor
+        for _ in range(self.steps):
+            logits = self.model(images)
+            sure = confident(logits.float(), self.threshold)
+            note_shares(self.diagnostics, len(images), selected=sure)
+            if sure.any():
+                trusted = logits[sure].float()
+                self.descend(cross_entropy(trusted, trusted.argmax(dim=1)), self.optimizer)
+        return answer(self.model, images, logits, self.predict)

@@ -1,0 +1,110 @@
+"""SHOT, online: information maximisation and pseudo labels under a frozen head (Liang et al., ICML 2020)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from midway.functional import entropy
+from midway.methods.base import About, Method
+from midway.methods.head import head_of
+from midway.methods.normalization import use_batch_statistics
+from midway.methods.parameters import freeze_all_but, norm_affine
+from midway.methods.protocol import Predict, answer, check_protocol
+from midway.methods.selection import confident, note_shares
+
+
+class SHOT(Method):
+    """All weights but the head's make each answer certain and the answers together diverse.
+
+    The loss is the mean entropy, minus the entropy of the mean prediction, plus a share of the cross-entropy with the
+    network's own confident answers. The head stays, and with it the meaning of the features. Batch statistics; one
+    pass over the stream, the answer is the logits from before the (last) update.
+
+    Args:
+        model: The classifier to adapt.
+        moves: ``"body"``: all weights but the head's (the paper); ``"norm"``: scales and shifts of the normalisation
+            layers (common in comparisons of test-time adaptation).
+        head: Name of the last linear layer; None finds it. Only ``moves="body"`` needs it.
+        pseudo_weight: Weight of the cross-entropy (the paper: 0.1 to 0.3 by data set; online comparisons: 0.1).
+        threshold: Smallest confidence of a pseudo label (online comparisons: 0.9).
+        lr: Step size of Adam (published comparisons: 1e-3).
+        betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
+        steps: Updates a batch (published comparisons: 1).
+        predict: ``"before"`` the last update (published comparisons) or ``"after"`` it, at the cost of one more pass.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.SHOT(midway.models.create("resnet20"), moves="norm")
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape
+        torch.Size([8, 10])
+    """
+
+    about = About(
+        name="shot",
+        title="SHOT",
+        paper="Liang et al., ICML 2020",
+        paradigm="batch",
+        moves="all but the head",
+        answers="before",
+        passes="1 F + 1 B",
+        needs=("linear head",),
+    )
+    evolving = ("optimizer",)
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        moves: Literal["body", "norm"] = "body",
+        head: str | None = None,
+        pseudo_weight: float = 0.1,
+        threshold: float = 0.9,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        steps: int = 1,
+        predict: Predict = "before",
+    ) -> None:
+        super().__init__(model)
+        check_protocol(steps, predict)
+        if moves not in ("body", "norm"):
+            raise ValueError(f"moves must be 'body' or 'norm', got {moves!r}.")
+        if pseudo_weight < 0:
+            raise ValueError(f"pseudo_weight must be 0 or more, got {pseudo_weight}.")
+        if not 0 <= threshold < 1:
+            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
+        self.pseudo_weight, self.threshold, self.steps, self.predict = pseudo_weight, threshold, steps, predict
+        use_batch_statistics(self.model)
+        moving = norm_affine(self.model) if moves == "norm" else self._body(head)
+        self.optimizer = torch.optim.Adam(freeze_all_but(self.model, moving), lr=lr, betas=betas)
+
+    def step(self, images: Tensor) -> Tensor:
+        """Descend entropy - diversity + pseudo labels and answer f(x)."""
+        logits: Tensor
+        for _ in range(self.steps):
+            logits = self.model(images)
+            self.descend(self._loss(logits.float()), self.optimizer)
+        return answer(self.model, images, logits, self.predict)
+
+    def _loss(self, logits: Tensor) -> Tensor:
+        log_mean_prediction = logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)  # up to a constant
+        loss = entropy(logits).mean() - entropy(log_mean_prediction).squeeze(0)
+        sure = confident(logits.detach(), self.threshold)
+        note_shares(self.diagnostics, len(logits), confident=sure)
+        if sure.any():
+            trusted = logits[sure]
+            loss = loss + self.pseudo_weight * cross_entropy(trusted, trusted.argmax(dim=1))
+        return loss
+
+    def _body(self, head: str | None) -> dict[str, nn.Parameter]:
+        name, layer = head_of(self.model, head)
+        if head is None:
+            self.settled["head"] = name
+        frozen = {id(parameter) for parameter in layer.parameters()}
+        body = {key: p for key, p in self.model.named_parameters() if id(p) not in frozen}
+        if not body:
+            raise ValueError("the model has no weights besides its head: SHOT has nothing to move.")
+        return body

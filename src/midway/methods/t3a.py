@@ -1,0 +1,109 @@
+"""T3A: test-time template adjuster (Iwasawa and Matsuo, NeurIPS 2021)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from midway.functional import entropy
+from midway.methods.base import About, Method
+from midway.methods.head import features_and_logits, head_of
+
+
+class T3A(Method):
+    """The last layer gives way to class prototypes made of the features seen so far; no weight moves.
+
+    Each class starts with one support, its row of the classifier. Every image adds its features to the supports of the
+    class that the classifier gives it; each class keeps the M of lowest entropy. An answer is the inner product of the
+    features with the direction of the class's summed unit supports, the batch's own included. Source statistics.
+
+    Args:
+        model: The classifier to adapt; it needs a linear head.
+        supports: M, supports a class to keep (published: chosen from 1, 5, 20, 50, 100 and -1); -1 keeps all.
+        head: Name of the linear head, where it cannot be found.
+
+    Attributes:
+        unit_supports: Directions of the supports, (supports, width); with M = -1 their sums a class, (classes, width),
+            which is all that the answers need.
+        labels: Their classes.
+        entropies: Their entropies under the classifier.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.T3A(midway.models.create("resnet20"))
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape
+        torch.Size([8, 10])
+        >>> adapted.diagnostics["supports"]
+        18
+    """
+
+    about = About(
+        name="t3a",
+        title="T3A",
+        paper="Iwasawa and Matsuo, NeurIPS 2021",
+        paradigm="batch",
+        moves="class prototypes",
+        answers="after",
+        passes="1 F",
+        needs=("linear head",),
+    )
+    evolving = ("unit_supports", "labels", "entropies", "seen")
+
+    def __init__(self, model: nn.Module, *, supports: int = 100, head: str | None = None) -> None:
+        super().__init__(model)
+        if supports < 1 and supports != -1:
+            raise ValueError(f"supports must be at least 1, or -1 to keep all, got {supports}.")
+        self.supports = supports
+        self.head, layer = head_of(self.model, head)
+        rows = layer.weight.detach()
+        with torch.no_grad():
+            self.entropies = entropy(layer(rows).float())
+        self.unit_supports = normalize(rows.float(), dim=1)
+        self.labels = torch.arange(len(rows), device=rows.device)
+        self.seen = len(rows)
+
+    def step(self, images: Tensor) -> Tensor:
+        """Add the batch to the supports and answer by the prototypes."""
+        features, logits = features_and_logits(self.model, self.head, images)
+        features, logits = features.float(), logits.float()
+        classes = logits.shape[1]
+        self.seen += len(images)
+        self.unit_supports = torch.cat([self.unit_supports, normalize(features, dim=1)])
+        self.labels = torch.cat([self.labels, logits.argmax(dim=1)])
+        self.entropies = torch.cat([self.entropies, entropy(logits)])
+        if self.supports == -1:  # only their sums matter
+            self.unit_supports = _sum_by_class(self.unit_supports, self.labels, classes)
+            self.labels, self.entropies = torch.arange(classes, device=images.device), self.entropies[:classes]
+            prototypes = self.unit_supports
+        else:
+            kept = lowest_by_class(self.entropies, self.labels, self.supports)
+            self.unit_supports, self.labels = self.unit_supports[kept], self.labels[kept]
+            self.entropies = self.entropies[kept]
+            self.seen = len(kept)
+            prototypes = _sum_by_class(self.unit_supports, self.labels, classes)
+        self.diagnostics["supports"] = self.seen
+        return features @ normalize(prototypes, dim=1).T
+
+
+def lowest_by_class(values: Tensor, labels: Tensor, count: int) -> Tensor:
+    """Return the places of the lowest values of each class, at most ``count`` of each, in ascending order.
+
+    Of equal values the earlier ones are lower.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.t3a import lowest_by_class
+        >>> lowest_by_class(torch.tensor([0.3, 0.1, 0.2, 0.9]), torch.tensor([0, 0, 0, 1]), 2)
+        tensor([1, 2, 3])
+    """
+    order = values.argsort(stable=True)
+    order = order[labels[order].argsort(stable=True)]  # by class, within a class by value
+    sizes = labels.bincount()
+    starts = sizes.cumsum(0) - sizes
+    rank = torch.arange(len(order), device=order.device) - starts[labels[order]]
+    return order[rank < count].sort().values
+
+
+def _sum_by_class(rows: Tensor, labels: Tensor, classes: int) -> Tensor:
+    return rows.new_zeros(classes, rows.shape[1]).index_add_(0, labels, rows)

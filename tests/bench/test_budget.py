@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midway.bench.budget import Fit, fit, read_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("1h30m", 5400), ("2h5s", 7205), (" 1m ", 60)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert read_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0m", "-5m", "m", "5 minutes", "1..5h", "5m1h"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration: write it like 90s, 30m or 1h30m"):
+        read_duration(text)
+
+
+def test_fewer_images_before_fewer_entries() -> None:
+    prices = {"source": 0.125, "tent": 0.25, "memo": 64.0, "mita": 0.625}
+    sizes = {"streams": 2, "available": 1000, "batch_size": 100}
+    # an image of all four costs 65 x 2 = 130 s, two batches 26,000 s
+    assert fit(prices, budget=1e9, **sizes) == Fit(1000, 1000, 130_000)
+    assert fit(prices, budget=130_000, **sizes) == Fit(1000, 1000, 130_000)
+    assert fit(prices, budget=129_999, **sizes) == Fit(900, 1000, 117_000)
+    assert fit(prices, budget=26_000, **sizes) == Fit(200, 1000, 26_000)
+    without = fit(prices, budget=25_999, **sizes)
+    assert (without.images, without.seconds) == (1000, 2000)
+    assert without.left_out == {"memo": "200 images of it would take about 25600 s of the 25999 s there are"}
+    least = fit(prices, budget=1, **sizes)
+    assert (least.images, least.seconds, list(least.left_out)) == (200, 300, ["memo", "tent"])
+
+
+def test_whether_it_is_everything() -> None:
+    assert not Fit(10, 10, 1.0).reduced
+    assert Fit(9, 10, 1.0).reduced
+    assert Fit(10, 10, 1.0, {"memo": "too dear"}).reduced
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(st.sampled_from(["source", "tent", "tea", "memo", "mita"]), st.floats(1e-3, 10), min_size=1),
+    st.integers(1, 20),
+    st.integers(1, 5000),
+    st.integers(1, 500),
+    st.floats(1, 1e6),
+)
+def test_what_is_chosen_fits_or_is_the_least(
+    prices: dict[str, float], streams: int, available: int, batch_size: int, budget: float
+) -> None:
+    chosen = fit(prices, streams=streams, available=available, batch_size=batch_size, budget=budget)
+    kept = {name: price for name, price in prices.items() if name not in chosen.left_out}
+    least = min(available, 2 * batch_size)
+    assert least <= chosen.images <= available
+    assert chosen.images == available or chosen.images % batch_size == 0 or chosen.images == least
+    assert chosen.seconds == pytest.approx(sum(kept.values()) * streams * chosen.images)
+    assert chosen.seconds <= budget * (1 + 1e-6) or chosen.images == least
+    assert {"source", "mita"} & prices.keys() <= kept.keys()
+    if chosen.left_out:  # with the dearest of them it would not have fitted
+        back = sum(kept.values()) + min(prices[name] for name in chosen.left_out)
+        assert back * streams * least > budget * (1 - 1e-6)

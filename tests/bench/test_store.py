@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from midway.bench import Cell, Failure, Outcome, Result, Store, StoreError, load_predictions, read_records
+from midway.bench.outcome import numbers
+from midway.bench.store import FORMAT
+
+
+def outcome(seed: int, accuracy: float = 75.0, *, predictions: bool = False) -> Outcome:
+    cell = Cell(
+        method="tent",
+        label="TENT",
+        settings={"betas": (0.9, 0.999), "lr": 1e-3},
+        network="wrn16_2.cifar10",
+        weights="0123456789abcdef",
+        data="cifar10-mini",
+        root=None,
+        images=4,
+        size=None,
+        scenario="pure:fog",
+        seed=seed,
+        batch_size=2,
+        precision="float32",
+        device="cpu",
+        threads=1,
+        version="0.1.0",
+        module="midway.methods.tent",
+    )
+    result = Result("tent", "TENT", {}, "pure:fog", 4, accuracy, {"fog": accuracy}, {"fog": 4}, (50.0, 100.0), 0.5)
+    kept = {"logits": np.full((4, 2), seed / 3, np.float32), "labels": np.arange(4)} if predictions else {}
+    return Outcome(cell, result, None, 1.5, {"torch": "2"}, kept)
+
+
+def failed(seed: int) -> Outcome:
+    return replace(outcome(seed), result=None, failure=Failure("ValueError: no", "Traceback: é\n  line"))
+
+
+def filled(folder: Path, count: int = 3) -> bytes:
+    with Store(folder) as store:
+        for seed in range(count):
+            store.add(outcome(seed), command="midway run é")
+    return (folder / "results.jsonl").read_bytes()
+
+
+def test_what_is_added_comes_back(tmp_path: Path) -> None:
+    filled(tmp_path / "new" / "run")
+    records = read_records(tmp_path / "new" / "run")
+    assert [record.cell for record in records] == [outcome(seed).cell for seed in range(3)]
+    assert [record.result for record in records] == [outcome(seed).result for seed in range(3)]
+    assert records[0].cell.settings["betas"] == (0.9, 0.999)
+    assert (records[0].command, records[0].seconds, records[0].environment) == ("midway run é", 1.5, {"torch": "2"})
+    lines = (tmp_path / "new" / "run" / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["format"] for line in lines] == [FORMAT] * 3
+    assert [json.loads(line)["key"] for line in lines] == [record.cell.key for record in records]
+
+
+def test_failed_cells_are_not_finished_and_the_last_word_counts(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.add(failed(0), command="")
+        assert not store.has(outcome(0).cell)
+        store.add(outcome(0), command="")
+        assert store.has(outcome(0).cell)
+        store.add(failed(1), command="")
+    with Store(tmp_path) as store:
+        assert store.has(outcome(0).cell)
+        assert not store.has(outcome(1).cell)
+        assert store.records[outcome(1).cell.key].failure == failed(1).failure
+    assert len(read_records(tmp_path)) == 3  # nothing is ever rewritten
+
+
+def test_a_line_torn_at_any_byte_is_recovered(tmp_path: Path) -> None:
+    whole = filled(tmp_path)
+    last = whole.rindex(b"\n", 0, -1) + 1
+    for cut in [*range(last + 1, len(whole) - 1, 37), len(whole) - 1]:
+        (tmp_path / "results.jsonl").write_bytes(whole[:cut])
+        assert len(read_records(tmp_path)) == 2  # a reader leaves the file alone
+        with Store(tmp_path) as store:
+            assert store.torn
+            assert len(store.records) == 2
+            assert not store.has(outcome(2).cell)
+            store.add(outcome(2), command="midway run é")
+        again = [replace(record, finished="") for record in read_records(tmp_path)]
+        assert len(again) == 3
+        assert again[2].result == outcome(2).result
+    (tmp_path / "results.jsonl").write_bytes(whole)
+    with Store(tmp_path) as store:
+        assert not store.torn
+    (tmp_path / "results.jsonl").write_bytes(whole + b"\0" * 500)  # blocks that were allotted and never written
+    with Store(tmp_path) as store:
+        assert store.torn
+        assert len(store.records) == 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (b"garbage", "this line is no result"),
+        (b"\xff\xfe\x00", "this line is no result"),
+        (b"", "this line is no result"),
+        (b"[1, 2]", "this line is no result"),
+        (b"{}", "this line is no result ('format')"),
+        (b'{"format": 1, "key": "x"}', "this result is not complete"),
+        (b'{"format": 2}', "written by a newer version of midway (format 2, this one reads 1)"),
+        (b'{"format": 0}', "written by another version of midway (format 0, this one reads 1)"),
+    ],
+)
+def test_damage_within_the_file_is_reported_with_its_line(tmp_path: Path, damage: bytes, message: str) -> None:
+    lines = filled(tmp_path).splitlines()
+    content = b"\n".join([lines[0], damage, lines[2]]) + b"\n"
+    (tmp_path / "results.jsonl").write_bytes(content)
+    for read in (read_records, Store):
+        with pytest.raises(StoreError, match=re.escape(f"{tmp_path / 'results.jsonl'}:2: {message}")):
+            read(tmp_path)
+    assert (tmp_path / "results.jsonl").read_bytes() == content
+
+
+def test_two_runs_never_mix(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.add(outcome(0), command="")
+        with pytest.raises(StoreError, match=rf"another run \(process {os.getpid()}\) is writing to .*--wait"):
+            Store(tmp_path)
+        store.add(outcome(1), command="")
+    with Store(tmp_path) as store:
+        assert len(store.records) == 2
+
+
+WAITER = """
+import sys
+from pathlib import Path
+from midway.bench import Store
+print("waiting", flush=True)
+with Store(Path(sys.argv[1]), wait=True) as store:
+    print(len(store.records), flush=True)
+"""
+
+
+def test_the_second_run_waits_if_told_to(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        waiter = subprocess.Popen([sys.executable, "-c", WAITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert waiter.stdout is not None
+        assert waiter.stdout.readline() == "waiting\n"
+        store.add(outcome(0), command="")
+        assert waiter.poll() is None
+    with waiter:
+        assert waiter.stdout.read() == "1\n"  # it saw what the first run wrote
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Let files grow to so many bytes: the system then writes a part, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room", [0, 1, 300])
+def test_a_full_disk_loses_nothing(tmp_path: Path, room: int) -> None:
+    whole = filled(tmp_path)
+    with Store(tmp_path) as store:
+        message = "make room, then run the same command again. The 3 results so far are safe"
+        with room_for(len(whole) + room), pytest.raises(StoreError, match=message):
+            store.add(outcome(3), command="")
+        assert (tmp_path / "results.jsonl").read_bytes() == whole
+        store.add(outcome(3), command="")
+    assert len(read_records(tmp_path)) == 4
+
+
+def test_predictions_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        with room_for(100), pytest.raises(StoreError, match="make room"):
+            store.add(outcome(0, predictions=True), command="")
+        assert list((tmp_path / "predictions").iterdir()) == []
+        assert store.records == {}
+        store.add(outcome(0), command="")
+        assert store.has(outcome(0).cell)
+        assert not store.has(outcome(0).cell, predictions=True)
+        store.add(outcome(1, predictions=True), command="")
+        assert store.has(outcome(1).cell, predictions=True)
+    without, kept = read_records(tmp_path)
+    arrays = load_predictions(tmp_path, kept)
+    assert np.array_equal(arrays["logits"], outcome(1, predictions=True).predictions["logits"])
+    with pytest.raises(FileNotFoundError, match="run it with --keep-predictions"):
+        load_predictions(tmp_path, without)
+    (tmp_path / "predictions" / f"{kept.cell.key}.npz").unlink()
+    with Store(tmp_path) as store:
+        assert not store.has(kept.cell, predictions=True)
+
+
+@contextmanager
+def as_a_plain_user() -> Iterator[None]:
+    """Give up the rights of the administrator, to whom every folder is open."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_a_folder_one_must_not_write_to(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o555)
+    tmp_path.chmod(0o755)
+    with as_a_plain_user(), pytest.raises(StoreError, match=r"cannot be written to .*: choose another --out"):
+        Store(tmp_path / "closed")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot be written to \(File exists\)|\(Not a directory\)"):
+        Store(tmp_path / "file")
+    with pytest.raises(FileNotFoundError, match=r"holds no results: there is no results\.jsonl in it"):
+        read_records(tmp_path)
+
+
+def test_labels_are_the_plans(tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    with Store(tmp_path) as store:
+        renamed = replace(outcome(0).cell, label="Tent!")
+        record = store.labelled(renamed)
+        assert record is not None
+        assert record.result is not None
+        assert (record.cell.label, record.result.label) == ("Tent!", "Tent!")
+        assert store.labelled(outcome(9).cell) is None
+
+
+def test_numbers_leave_times_and_memory_out() -> None:
+    one = outcome(0).result
+    assert one is not None
+    two = replace(one, seconds_per_batch=9, label="x", cost={"peak_memory_mb": 3.0})
+    assert numbers(one) == numbers(two)
+    assert numbers(one) != numbers(replace(one, accuracy=one.accuracy + 1e-13))
+    nan = replace(one, calibration_error=float("nan"))
+    assert numbers(nan) == numbers(replace(nan))

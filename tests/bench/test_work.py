@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+import midway
+from midway.bench import Cell, Grid, work
+from midway.bench.estimate import Estimate
+from midway.bench.evaluate import Result
+from midway.bench.material import Material, Picked, arranged, load_network
+from midway.bench.outcome import numbers
+from midway.data import ImageSet
+from midway.methods import About, Method
+
+
+def cells(**plan: Any) -> list[Cell]:
+    small = {"images": 24, "batch_sizes": 12, "device": "cpu"}
+    return Grid.from_dict({"methods": "source", **small, **plan}).cells()
+
+
+def result_of(cell: Cell, material: Material | None = None) -> Result:
+    outcome = work(cell, material or Material())
+    assert outcome.failure is None, outcome.failure.traceback
+    assert outcome.result is not None
+    return outcome.result
+
+
+@pytest.fixture(scope="module")
+def material() -> Material:
+    return Material()
+
+
+def test_a_cell_is_the_evaluation_it_describes(material: Material) -> None:
+    (cell,) = cells(methods="mita(data_model_steps=1)", scenarios="mixture:fog/snow#3", seeds=5)
+    result = result_of(cell, material)
+    data = midway.data.load("cifar10-mini").first(24)
+    stream = midway.streams.mixture(data, "fog", "snow", severity=3, batch_size=12, seed=5)
+    model = midway.models.load("wrn16_2.cifar10")
+    plain = midway.evaluate(midway.MITA(model, data_model_steps=1, seed=5), stream)
+    expected = numbers(plain) | {"seed": 5, "cost": numbers(result)["cost"]}
+    assert numbers(result) == expected  # counting passes and trying out two images change no bit
+
+
+def test_running_twice_and_beside_others_gives_the_same_bits(material: Material) -> None:
+    plan = cells(methods="bn,tea(langevin_steps=1)", scenarios=["pure:fog", "dirichlet:snow"])
+    together = [numbers(result_of(cell, material)) for cell in plan]
+    alone = [numbers(result_of(cell)) for cell in reversed(plan)][::-1]
+    assert together == alone
+
+
+def test_the_cost_is_of_the_first_batch(material: Material) -> None:
+    tent, source = (result_of(cell, material) for cell in cells(methods="tent,source"))
+    assert (tent.cost["forward_passes"], tent.cost["backward_passes"], tent.cost["images"]) == (1, 1, 12)
+    assert (source.cost["forward_passes"], source.cost["backward_passes"]) == (1, 0)
+    assert tent.cost["flops_forward"] == source.cost["flops_total"]
+    assert "seconds" not in tent.cost
+
+
+def test_predictions_are_kept_on_request(material: Material) -> None:
+    (cell,) = cells(methods="bn", scenarios="outlier:fog/snow@0.1")
+    assert work(cell, material).predictions == {}
+    outcome = work(cell, material, keep_predictions=True)
+    assert outcome.result is not None
+    kept = outcome.predictions
+    assert {name: array.shape for name, array in kept.items()} == {"logits": (24, 10), "labels": (24,), "group": (24,)}
+    assert 100 * (kept["logits"].argmax(axis=1) == kept["labels"]).mean() == pytest.approx(outcome.result.accuracy)
+    assert np.bincount(kept["group"]).tolist() == list(outcome.result.images_by_group.values())
+
+
+class Moody(Method):
+    """Raises on its second batch."""
+
+    about = About("moody", "Moody", "-", "none", "-", "-", "1 F")
+    evolving = ("seen",)
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model)
+        self.seen = 0
+
+    def step(self, images: Tensor) -> Tensor:
+        self.seen += 1
+        if self.seen > 1:
+            raise RuntimeError("not in the mood\nat all")
+        logits: Tensor = self.model(images)
+        return logits
+
+
+@pytest.fixture
+def moody(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = midway.methods.registry
+    monkeypatch.setattr(registry, "_METHODS", registry._METHODS | {"moody": Moody})
+
+
+@pytest.mark.usefixtures("moody")
+def test_an_error_becomes_a_failed_outcome(material: Material) -> None:
+    seen: list[int] = []
+    (cell,) = cells(methods="moody")
+    outcome = work(cell, material, on_batch=lambda cell, done, total, running: seen.append(done))
+    assert outcome.result is None
+    assert outcome.failure is not None
+    assert outcome.failure.error == "RuntimeError: not in the mood"
+    assert 'raise RuntimeError("not in the mood' in outcome.failure.traceback
+    assert seen == [1]
+    assert outcome.environment["threads"] == 1
+
+
+def test_missing_data_fails_the_cell_with_the_reason(tmp_path: Path) -> None:
+    (cell,) = cells(data=f"cifar10-c@{tmp_path}")
+    failure = work(cell, Material()).failure
+    assert failure is not None
+    assert "holds no CORRUPTION.npy files: make it with `midway data make cifar10-c`" in failure.error
+
+
+def test_threads_are_the_cells_own_and_given_back(material: Material) -> None:
+    before = torch.get_num_threads()
+    seen: list[int] = []
+    (cell,) = cells(threads=2)
+    work(cell, material, on_batch=lambda *progress: seen.append(torch.get_num_threads()))
+    assert seen == [2, 2]
+    assert torch.get_num_threads() == before
+
+
+def test_bf16_computes_in_bf16_and_answers_in_float32() -> None:
+    half, full = (cells(precision=precision)[0] for precision in ("bf16", "float32"))
+    material = Material()
+    images = midway.streams.to_tensor(np.asarray(midway.data.load("cifar10-mini").images[:4]))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        expected = material.network(full)(images).float()
+    logits = material.network(half)(images)
+    assert logits.dtype == torch.float32
+    assert torch.equal(logits, expected)
+    assert not torch.equal(logits, material.network(full)(images))
+
+
+def test_stored_corruptions_are_read_not_made(tmp_path: Path) -> None:
+    clean = midway.data.load("cifar10-mini").first(20)
+    midway.data.make_corrupted(clean, tmp_path, corruptions=["fog", "contrast"], severities=[1, 2], seed=9, jobs=1)
+    (cell,) = cells(data=f"cifar10-c@{tmp_path}", scenarios="mixture:fog/contrast#2", images=10, batch_sizes=10)
+    stream = Material().stream(cell)
+    assert stream.groups == ("fog", "contrast")
+    assert stream.name == "mixture:fog/contrast@0.5#2"
+    group = stream.group
+    expected = [
+        midway.corrupt(
+            np.asarray(clean.images)[[place]], stream.groups[group[place]], severity=2, seed=9, indices=[place]
+        )
+        for place in range(10)
+    ]
+    assert np.array_equal(stream.pixels(np.arange(10)), np.concatenate(expected))
+    (gradual,) = cells(data=f"cifar10-c@{tmp_path}", scenarios="gradual:fog#2", images=10, batch_sizes=10)
+    assert Material().stream(gradual).groups == ("fog#1", "fog#2")
+
+
+def test_domains_are_shifts(tmp_path: Path) -> None:
+    for domain, shade in (("photo", 50), ("sketch", 200)):
+        for number, name in enumerate(("cat", "dog")):
+            (tmp_path / domain / name).mkdir(parents=True)
+            for copy in range(6):
+                pixels = np.full((32, 32, 3), shade + number, np.uint8)
+                Image.fromarray(pixels).save(tmp_path / domain / name / f"{copy}.png")
+    (cell,) = cells(data=f"pacs@{tmp_path}", scenarios="pure:sketch", networks="resnet20", images=8, batch_sizes=4)
+    material = Material()
+    stream = material.stream(cell)
+    assert stream.groups == ("sketch",)
+    labels = np.concatenate([batch.labels for batch in stream])
+    assert sorted(set(labels.tolist())) == [0, 1]  # folders stand class by class, and are shuffled
+    assert np.array_equal(stream.pixels(np.arange(8))[:, 0, 0, 0], 200 + labels)
+    assert material.network(cell)(torch.rand(1, 3, 32, 32)).shape == (1, 2)
+    again = replace(cell, seed=1)
+    assert [batch.labels.tolist() for batch in Material().stream(again)] != [batch.labels.tolist() for batch in stream]
+
+
+def test_arranging_shuffles_only_what_stands_class_by_class() -> None:
+    images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1)
+    mixed = ImageSet(images, np.array([0, 1, 0, 1, 0, 1]), ("a", "b"), "mixed")
+    assert arranged(mixed, images=None, seed=0) is mixed
+    assert arranged(mixed, images=4, seed=0).labels.tolist() == [0, 1, 0, 1]
+    assert arranged(mixed, images=99, seed=0) is mixed
+    by_class = ImageSet(images, np.array([0, 0, 0, 1, 1, 1]), ("a", "b"), "folders")
+    shuffled = arranged(by_class, images=None, seed=0)
+    places = np.asarray(shuffled.images[np.arange(6)]).ravel()
+    assert places.tolist() != list(range(6))
+    assert sorted(places.tolist()) == list(range(6))
+    assert shuffled.labels.tolist() == by_class.labels[places].tolist()
+    assert isinstance(shuffled.images, Picked)
+    assert shuffled.images.shape == (6, 1, 1, 1)
+
+
+def test_networks_as_plans_name_them(tmp_path: Path) -> None:
+    one, two = load_network("resnet20", 7), load_network("resnet20", 7)
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(one(images), two(images))
+    assert one(images).shape == (2, 7)
+    torch.save(one.state_dict(), tmp_path / "seven.pth")
+    assert torch.equal(load_network(f"resnet20@{tmp_path / 'seven.pth'}", 7)(images), one(images))
+    assert torch.equal(load_network(str(tmp_path / "seven.pth"), 99)(images), one(images))
+
+
+def test_a_stream_is_made_once_for_the_cells_that_share_it(material: Material) -> None:
+    first, second, other = cells(methods="source,bn")[0], cells(methods="source,bn")[1], cells(seeds=3)[0]
+    stream = material.stream(first)
+    assert material.stream(second) is stream
+    assert material.stream(other) is not stream
+
+
+def test_the_estimate_counts_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimate = Estimate()
+    few, many = cells()[0], cells(scenarios="continual:fog+snow+frost")[0]
+    once = estimate.seconds(few)
+    assert once > 0
+    assert estimate.seconds(many) == pytest.approx(3 * once)  # three times as many batches at the same price
+    assert len(estimate.prices) == 1
+    assert estimate.seconds(cells(methods="bn")[0]) > 0
+    assert len(estimate.prices) == 2

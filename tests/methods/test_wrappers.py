@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import midway
+from midway.methods import About, Method
+from midway.testing import CONTRACT, Factory, batches, tiny_network
+
+WRAPPED: dict[str, Factory] = {
+    "episodic": lambda model: midway.Episodic(midway.Tent(model)),
+    "episodic, after": lambda model: midway.Episodic(midway.Tent(model, lr=1e-2, predict="after")),
+    "guarded": lambda model: midway.Guarded(midway.Tent(model, lr=1e-2)),
+    "guarded, always suspicious": lambda model: midway.Guarded(midway.Tent(model, lr=0.5), min_diversity=1.0),
+    "nested": lambda model: midway.Guarded(midway.Episodic(midway.SAR(model, margin=2.0)), min_diversity=0.3),
+    "the other way round": lambda model: midway.Episodic(midway.Guarded(midway.Tent(model, lr=0.5), min_diversity=0.3)),
+    "with chains": lambda model: midway.Guarded(midway.TEA(model, langevin_steps=1, buffer_size=50)),
+}
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", WRAPPED)
+def test_contract(name: str, check: Callable[[Factory], None]) -> None:
+    check(WRAPPED[name])
+
+
+def test_episodic_answers_every_batch_like_a_new_method() -> None:
+    method = midway.Episodic(midway.Tent(tiny_network(), lr=1e-2, predict="after"))
+    for images in batches(3):
+        assert torch.equal(method(images), midway.Tent(tiny_network(), lr=1e-2, predict="after")(images))
+
+
+def test_repr_shows_what_is_inside() -> None:
+    inner = midway.Tent(tiny_network(), lr=0.5)
+    assert repr(midway.Episodic(inner)) == f"Episodic({inner!r})"
+    nested = midway.Guarded(midway.Episodic(inner), min_diversity=0.7)
+    assert repr(nested) == f"Guarded(Episodic({inner!r}), min_diversity=0.7, entropy_range=(0.001, 0.99))"
+    assert (nested.about.name, nested.about.title) == ("guarded(episodic(tent))", "TENT, episodic, guarded")
+    assert nested.about.paradigm == "batch"
+
+
+def test_the_given_method_never_changes_and_the_wrapper_starts_from_its_source() -> None:
+    inner = midway.Tent(tiny_network(), lr=1e-2)
+    first, second, third = batches(3)
+    inner(first)
+    guarded = midway.Guarded(inner)
+    assert torch.equal(guarded(second), midway.Tent(tiny_network(), lr=1e-2)(second))
+    alone = midway.Tent(tiny_network(), lr=1e-2)
+    alone(first)
+    assert torch.equal(inner(third), alone(third))
+
+
+def test_only_methods_are_wrapped() -> None:
+    with pytest.raises(TypeError, match=r"Episodic wraps a method, such as Tent\(model\), got Sequential"):
+        midway.Episodic(tiny_network())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="min_diversity must be a share of the classes from 0 to 1, got 80"):
+        midway.Guarded(midway.Tent(tiny_network()), min_diversity=80)
+    with pytest.raises(ValueError, match="entropy_range must be two shares"):
+        midway.Guarded(midway.Tent(tiny_network()), entropy_range=(0.9, 0.1))
+
+
+def test_states_of_other_wrappings_are_refused() -> None:
+    state = midway.Guarded(midway.Tent(tiny_network())).state_dict()
+    with pytest.raises(ValueError, match=r"the state is of guarded\(tent\), this is episodic\(tent\)"):
+        midway.Episodic(midway.Tent(tiny_network())).load_state_dict(state)
+    with pytest.raises(ValueError, match=r"the state is of min_diversity=0\.6, this method has min_diversity=0\.5"):
+        midway.Guarded(midway.Tent(tiny_network()), min_diversity=0.5).load_state_dict(state)
+    with pytest.raises(ValueError, match=r"the state is of lr=0\.001, this method has lr=0\.1"):
+        midway.Guarded(midway.Tent(tiny_network(), lr=0.1)).load_state_dict(state)
+
+
+def test_moving_to_another_dtype_takes_the_good_state_along() -> None:
+    method = midway.Guarded(midway.Tent(tiny_network(), lr=0.5), min_diversity=0.3)
+    first, second = batches(2)
+    method(first)
+    method.double()
+    method(second.double())
+    assert all(value.dtype == torch.float64 for value in method.good["tensors"].values())
+
+
+class Script(Method):
+    """Answers from a script, one batch after the other, and moves a weight by 1 each time."""
+
+    about = About("script", "Script", "-", "none", "a weight", "before", "1 F")
+    evolving = ("weight",)
+
+    def __init__(self, model: nn.Module, *, script: tuple[str, ...]) -> None:
+        super().__init__(model)
+        self.script = script
+        self.weight = 0
+
+    def step(self, images: Tensor) -> Tensor:
+        kind = self.script[self.weight]
+        self.weight += 1
+        logits: Tensor = self.model(images)
+        certain = torch.full_like(logits, -60.0)
+        if kind == "one class":
+            certain[:, 2] = 0.0
+            return certain / 20
+        if kind == "certain":
+            return certain.scatter(1, torch.arange(len(logits)).remainder(4)[:, None], 0.0)
+        return {"well": logits, "nan": logits * float("nan"), "uniform": 0.01 * logits}[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("one class", "few_classes"), ("certain", "entropy"), ("uniform", "entropy"), ("nan", "not_finite")],
+)
+def test_each_sign_of_a_collapse_rolls_back(kind: str, reason: str, sharp_network: Callable[..., nn.Module]) -> None:
+    network = sharp_network(100, norm="group")
+    images = batches(1, size=48)[0]
+    guarded = midway.Guarded(Script(network, script=("well", "well", kind, "well")))
+    weights = []
+    for expected in (True, True, False):
+        answer = guarded(images)
+        weights.append(guarded.method.weight)
+        assert torch.equal(answer, midway.Source(network)(images))  # also in place of the collapsed answer
+        assert ("rollbacks" not in guarded.diagnostics) == expected
+    assert weights == [1, 2, 1]  # 1 had answered the second batch well; what came after it never proved itself
+    assert guarded.diagnostics == {"rollbacks": 1, f"rollbacks_{reason}": 1}
+    guarded.reset()
+    assert guarded.diagnostics == {}
+
+
+def test_a_batch_of_one_class_is_no_collapse_if_the_good_state_says_the_same() -> None:
+    class Bright(nn.Module):
+        """Class 0 for dark images, class 1 for bright ones."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(2)
+
+        def forward(self, images: Tensor) -> Tensor:
+            bright = images.mean(dim=(1, 2, 3))
+            return torch.stack([0.5 - bright, bright - 0.5], dim=1) * 4 * self.norm.weight + self.norm.bias
+
+    stream = [torch.full((8, 3, 4, 4), value) for value in (0.1, 0.9, 0.1, 0.9)]
+    alone, guarded = midway.Tent(Bright(), lr=1e-3), midway.Guarded(midway.Tent(Bright(), lr=1e-3))
+    for images in stream:
+        assert torch.equal(alone(images), guarded(images))
+    assert guarded.diagnostics == {}
+
+
+def coloured(labels: Tensor, seed: int) -> Tensor:
+    """Noisy images of four classes: dark or bright, plain or striped."""
+    generator = torch.Generator().manual_seed(seed)
+    stripes = torch.arange(16).remainder(2).float().mul(0.4).sub(0.2)
+    base = torch.where(labels < 2, 0.35, 0.65).view(-1, 1, 1, 1) + labels.remainder(2).view(-1, 1, 1, 1) * stripes
+    return (base + 0.25 * torch.randn(len(labels), 3, 16, 16, generator=generator)).clamp(0, 1)
+
+
+def trained_network() -> nn.Module:
+    network = tiny_network("group").train()
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for seed in range(60):
+        labels = torch.arange(32).remainder(4)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(coloured(labels, seed)), labels).backward()
+        optimizer.step()
+    return network.eval()
+
+
+def accuracy(method: Method, stream: list[Tensor]) -> float:
+    answers = [method(coloured(labels, seed)).argmax(dim=1) for seed, labels in enumerate(stream, start=1000)]
+    return 100 * (torch.cat(answers) == torch.cat(stream)).float().mean().item()
+
+
+@pytest.mark.parametrize("order", ["by class", "mixed"])
+def test_guarded_keeps_the_accuracy_where_tent_with_an_absurd_step_size_collapses(order: str) -> None:
+    network = trained_network()
+    if order == "by class":
+        stream = [torch.full((20,), label) for label in range(4) for _ in range(4)]
+    else:
+        stream = [torch.arange(20).remainder(4) for _ in range(16)]
+    source = accuracy(midway.Source(network), stream)
+    tent = accuracy(midway.Tent(network, lr=2.0), stream)
+    guarded_method = midway.Guarded(midway.Tent(network, lr=2.0))
+    guarded = accuracy(guarded_method, stream)
+    assert source > 95
+    assert tent < 50
+    assert guarded > source - 3
+    assert guarded_method.diagnostics["rollbacks"] >= 3
+
+
+def test_wrapped_methods_are_evaluated_like_others() -> None:
+    stream = midway.streams.pure(midway.data.load("cifar10-mini").first(60), "clean", batch_size=20)
+    bn = midway.evaluate(midway.BN(tiny_network(classes=10)), stream)
+    episodic = midway.evaluate(midway.Guarded(midway.Episodic(midway.Tent(tiny_network(classes=10)))), stream)
+    assert episodic.method == "guarded(episodic(tent))"
+    own = {"min_diversity": 0.6, "entropy_range": [0.001, 0.99]}
+    assert episodic.hyperparameters == own | {"lr": 1e-3, "betas": [0.9, 0.999], "steps": 1, "predict": "before"}
+    assert episodic.batch_accuracies == bn.batch_accuracies  # before its only update, TENT answers like BN
