@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import midway
-from midway.cost import measure_cost
+from midway.cost import measure_cost, watch_memory
 from midway.functional import free_energy
 from midway.methods.normalization import use_batch_statistics
 from midway.methods.parameters import freeze_all_but, norm_affine
@@ -135,11 +134,11 @@ def measure_memory(name: str, batches: int) -> None:
     model, stream = midway.models.load("wrn16_2.cifar10"), images_for(batches)
     with torch.no_grad():
         model(stream[0][:2])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    step = contenders(model)[name]()
-    for images in stream:
-        step(images)
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    with watch_memory(stream[0].device) as memory:
+        step = contenders(model)[name]()
+        for images in stream:
+            step(images)
+    print(memory.peak_mb)
 
 
 def main() -> None:

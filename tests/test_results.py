@@ -1,0 +1,35 @@
+"""The results page is what its stored runs say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import write_results
+
+from midway.bench import read_records
+
+FOLDER = Path(__file__).parents[1] / "docs" / "results"
+
+
+def test_the_page_is_made_from_the_stored_runs(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "results")
+    write_results.main(tmp_path / "results")
+    assert (tmp_path / "results.md").read_text() == FOLDER.with_suffix(".md").read_text()
+
+
+def test_stored_runs_are_of_ten_thousand_images_and_did_not_fail() -> None:
+    for section in write_results.SECTIONS:
+        for record in read_records(FOLDER / section.name):
+            assert record.failure is None
+            assert record.result is not None
+            assert record.result.images == 10_000
+
+
+def test_means_are_over_the_seeds_that_all_have() -> None:
+    numbers = [
+        write_results.Measured("a", "pure:fog", "fog", 1.0, seed=0),
+        write_results.Measured("a", "pure:fog", "fog", 2.0, seed=1),
+        write_results.Measured("b", "pure:fog", "fog", 3.0, seed=1),
+    ]
+    assert [number.seed for number in write_results.complete(numbers)] == [1, 1]
