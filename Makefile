@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-cluster lint format bench clean
 
 help:  ## Show what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(STAMP)  ## Adapt the embedded network to corrupted images, print a table, write a report
 	@$(BIN)/midway demo
@@ -14,6 +14,11 @@ demo: $(STAMP)  ## Adapt the embedded network to corrupted images, print a table
 test: $(STAMP)  ## Run the tests, doctests included
 	@echo "==> Testing"
 	@$(BIN)/python -m pytest
+
+test-cluster: $(STAMP)  ## Run the tests that start a Ray cluster of three nodes here
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cluster]'
+	@echo "==> Testing on a cluster"
+	@$(BIN)/python -m pytest -m cluster tests
 
 lint: $(STAMP)  ## Check style and types
 	@echo "==> Checking style and types"

@@ -52,11 +52,11 @@ SECTIONS = (
         " have one Langevin step an update. `mita_without_model` moves the images down the source's energy and lets"
         " the source answer; `mita_same` moves them down the predictor's own energy; `mita` down that of a second model"
         " which is adapted further.",
-        "The order of the paper's ablation comes out: MITA above the same model above TEA on every stream as a whole, and"
-        " without model adaptation about Source. MITA is also above TEA with as many updates. What does not come out is"
-        " the paper's claim for outliers: among the few images of another distribution, every method that uses batch"
-        " statistics falls below the unadapted Source here, MITA no less than the others, where the paper has MITA"
-        " above Source.",
+        "The order of the paper's ablation comes out: MITA above the same model above TEA on every stream as a whole,"
+        " and without model adaptation about Source. MITA is also above TEA with as many updates. What does not come"
+        " out is the paper's claim for outliers: among the few images of another distribution, every method that uses"
+        " batch statistics falls below the unadapted Source here, MITA no less than the others, where the paper has"
+        " MITA above Source.",
     ),
 )
 

@@ -128,6 +128,8 @@ def test_finished_cells_without_the_wanted_predictions_run_again(tmp_path: Path)
     assert one.result is not None
     assert two.result is not None
     assert numbers(one.result) == numbers(two.result)
+    (comparison,) = gather([one, two])
+    assert comparison.results == (two.result,)  # one cell, not two seeds
 
 
 def test_two_jobs_give_the_bits_of_one_and_a_killed_worker_costs_its_cell(undisturbed: dict[str, Any]) -> None:

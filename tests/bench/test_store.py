@@ -236,6 +236,10 @@ def test_labels_are_the_plans(tmp_path: Path) -> None:
         assert record.result is not None
         assert (record.cell.label, record.result.label) == ("Tent!", "Tent!")
         assert store.labelled(outcome(9).cell) is None
+        store.add(failed(1), command="")
+        failure = store.labelled(replace(outcome(1).cell, label="Tent!"))
+        assert failure is not None
+        assert (failure.cell.label, failure.result) == ("Tent!", None)
 
 
 def test_numbers_leave_times_and_memory_out() -> None:

@@ -12,7 +12,8 @@ from midway.bench.store import Record
 def gather(records: Iterable[Record], *, command: str | None = None) -> list[Comparison]:
     """Put results that can stand in one table together: those of one network, data set and batch size.
 
-    Seeds, scenarios and methods differ within a comparison; cells that failed are among what was left out.
+    Seeds, scenarios and methods differ within a comparison; cells that failed are among what was left out. Of several
+    records of one cell the last one counts.
 
     Args:
         records: Of a store.
@@ -28,7 +29,7 @@ def gather(records: Iterable[Record], *, command: str | None = None) -> list[Com
          'wrn16_2.cifar10 on cifar10-mini, 100 images, batches of 100']
     """
     groups: dict[tuple[object, ...], list[Record]] = {}
-    for record in records:
+    for record in {record.cell.key: record for record in records}.values():  # the last word on each cell
         groups.setdefault(tuple(_common(record.cell).values()), []).append(record)
     return [_compare(group, command) for group in groups.values()]
 

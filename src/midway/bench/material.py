@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,10 @@ LARGEST_CACHE = 2**30
 class Material:
     """Data and networks for cells, each loaded when it is first needed; the last stream is kept as well.
 
+    Args:
+        load_data: Loads a data set, as ``midway.data.load`` does.
+        make_network: Loads a network by its name and the number of classes, as ``load_network`` does.
+
     Example:
         >>> from midway.bench import Grid
         >>> from midway.bench.material import Material
@@ -32,7 +37,14 @@ class Material:
         Stream('pure:gaussian_noise', 400 images in 2 batches)
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        load_data: Callable[..., ImageSet] | None = None,
+        make_network: Callable[[str, int], nn.Module] | None = None,
+    ) -> None:
+        self._load_data = load_data or midway.data.load
+        self._make_network = make_network or load_network
         self._sets: dict[tuple[Any, ...], ImageSet] = {}
         self._networks: dict[tuple[Any, ...], nn.Module] = {}
         self._stream: tuple[tuple[Any, ...], Stream] | None = None
@@ -52,14 +64,15 @@ class Material:
 
     def network(self, cell: Cell) -> nn.Module:
         """Return the network of a cell on its device, in its precision."""
-        classes = len(self._any_set(cell).class_names)
+        classes = len(self.data_set(cell).class_names)
         place = (cell.network, cell.weights, classes, cell.precision, cell.device)
         if place not in self._networks:
-            network = load_network(cell.network, classes)
+            network = self._make_network(cell.network, classes)
             self._networks[place] = (InBf16(network) if cell.precision == "bf16" else network).to(cell.device)
         return self._networks[place]
 
-    def _any_set(self, cell: Cell) -> ImageSet:
+    def data_set(self, cell: Cell) -> ImageSet:
+        """Return the images of a cell under the first of its shifts."""
         scenario = Scenario.parse(cell.scenario)
         return self._shifted(cell)(scenario.shifts[0], scenario.severity)
 
@@ -69,7 +82,7 @@ class Material:
         def load(**which: Any) -> ImageSet:
             place = (cell.data, cell.root, cell.size, *which.items())
             if place not in self._sets:
-                self._sets[place] = midway.data.load(cell.data, cell.root, size=cell.size, **which)
+                self._sets[place] = self._load_data(cell.data, cell.root, size=cell.size, **which)
             return arranged(self._sets[place], images=cell.images, seed=cell.seed)
 
         def domain(shift: str, severity: int) -> ImageSet:

@@ -1,4 +1,16 @@
-"""Plans in TOML files, with errors that point at the line."""
+"""Plans in TOML files, with errors that point at the line.
+
+networks = "wrn16_2.cifar10"        # a text or a list of them
+scenarios = ["pure:all", "outlier:glass_blur/gaussian_noise@0.005"]
+seeds = [0, 1, 2]
+images = 2000
+methods = "source, bn, tent"        # these and the tables below
+
+[[method]]
+name = "tea"
+label = "TEA x4"                    # what tables call it
+steps = 4                           # any hyper-parameter
+"""
 
 from __future__ import annotations
 

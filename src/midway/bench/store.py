@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import json
 import os
@@ -184,6 +183,8 @@ class Store:
 
     def _take_lock(self, wait: bool) -> None:
         """Take the folder for this process; the system gives it back when the process ends, however it ends."""
+        import fcntl  # not on every system, and only a store needs it
+
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -273,9 +274,10 @@ class Store:
     def labelled(self, cell: Cell) -> Record | None:
         """Return the record of a cell under the label the cell has now, or None."""
         record = self.records.get(cell.key)
-        if record is None or record.result is None:
-            return record
-        return replace(record, cell=cell, result=replace(record.result, label=cell.label))
+        if record is None:
+            return None
+        result = None if record.result is None else replace(record.result, label=cell.label)
+        return replace(record, cell=cell, result=result)
 
     def close(self) -> None:
         """Give the folder back."""

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import midway
-from midway.cli import data, demo, listings, paper, run
+from midway.cli import data, demo, figures, listings, paper, report, run, tune
 
 app = typer.Typer(
     help="Midway: test-time adaptation for any PyTorch classifier.",
@@ -21,6 +21,9 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.command()(run.run)
 app.command("paper")(paper.paper_table)
+app.command()(report.report)
+app.command()(figures.figures)
+app.command()(tune.tune)
 app.add_typer(listings.methods_app, name="methods")
 app.command("models")(listings.list_models)
 app.add_typer(data.app, name="data")

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midway.bench.demo import run_demo
+from midway import data, models
+from midway.bench.demo import DATA, MODEL, run_demo
 from midway.cli.progress import ProgressLine
-from midway.report import accuracy_table, summary, to_markdown, to_rich, write_report
+from midway.report import StoredRun, accuracy_table, summary, to_markdown, to_rich, write_report
 
 
 def demo(
@@ -31,7 +32,19 @@ def demo(
     table = accuracy_table(comparison)
     comparison.save(out / "results.json")
     (out / "table.md").write_text(to_markdown(table))
-    write_report(comparison, out / "report.html")
+    if any(result.method == "mita" for result in comparison.results):
+        _picture_moves(out, seed)
+    write_report(StoredRun("Midway demo", out, (comparison,)), out / "report.html")
     console.print(to_rich(table))
     console.print(summary(comparison), highlight=False)
     console.print(f"Report: {out / 'report.html'}   results: {out / 'results.json'}", highlight=False, soft_wrap=True)
+
+
+def _picture_moves(out: Path, seed: int) -> None:
+    """Show what MITA does to one image under each corruption; a few images a batch are enough to see it."""
+    from midway.report.figures import save
+    from midway.report.figures.pictures import Setting, picture_figures
+
+    setting = Setting(models.load(MODEL).eval(), data.load(DATA).first(20), batch_size=20, image=3, seed=seed)
+    for name, figure in picture_figures(setting, only=["moves"]):
+        save(figure, out / "figures" / name)

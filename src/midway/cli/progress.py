@@ -68,7 +68,7 @@ def in_words(seconds: float) -> str:
 
     Example:
         >>> from midway.cli.progress import in_words
-        >>> in_words(3.2), in_words(75), in_words(7300)
+        >>> in_words(3.2), in_words(75), in_words(7320)
         ('3.2 s', '1 min 15 s', '2 h 2 min')
     """
     if seconds < 10:

@@ -6,6 +6,8 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,45 +16,61 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from midway.bench import Cell, Grid, LocalEngine, PlanError, Store, gather, read_records
+from midway.bench import Cell, Engine, Grid, LocalEngine, PlanError, Store, gather, read_records
 from midway.bench import run as run_cells
+from midway.bench.engines.ray import RayEngine
 from midway.bench.estimate import Estimate
 from midway.bench.outcome import environment
 from midway.bench.plan_file import pointed_at, read_plan
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
 from midway.cli.progress import RunProgress, in_words
-from midway.report import accuracy_table, to_rich
+from midway.report import accuracy_table, to_rich, write_report
+from midway.report import tables as report
 from midway.report.side_by_side import fit_width
+from midway.report.stored_run import stored_run
+
+
+class EngineName(StrEnum):
+    """Where cells are run."""
+
+    local = "local"
+    ray = "ray"
 
 
 def run(
     plan: Annotated[Path | None, typer.Argument(help="A TOML file; flags go before what it says.")] = None,
     methods: Annotated[str | None, typer.Option(help='Such as "tent,tea(steps=4),mita".')] = None,
     networks: Annotated[
-        str | None, typer.Option(help="Names, files or architecture@file, by commas [default: wrn16_2.cifar10].")
+        str | None, typer.Option(help="Names, files or architecture@file, by commas (default: wrn16_2.cifar10).")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Data sets, by commas; name@folder has its own root [default: cifar10-mini].")
+        str | None, typer.Option(help="Data sets, by commas; name@folder has its own root (default: cifar10-mini).")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder of the data set [default: in the data home].")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: in the data home).")] = None,
     scenarios: Annotated[
         str | None,
-        typer.Option(help="Such as pure:all,outlier:fog/snow@0.005,continual:all [default: pure:gaussian_noise]."),
+        typer.Option(help="Such as pure:all,outlier:fog/snow@0.005,continual:all (default: pure:gaussian_noise)."),
     ] = None,
     severities: Annotated[str | None, typer.Option(help="5, 1-5 or 1,3,5, where the scenario has no #.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="0, 0-4 or 0,7 [default: 0].")] = None,
-    batch_sizes: Annotated[str | None, typer.Option(help="1 to 500, by commas [default: 200].")] = None,
-    images: Annotated[int | None, typer.Option(help="Use at most this many [default: all].")] = None,
+    seeds: Annotated[str | None, typer.Option(help="0, 0-4 or 0,7 (default: 0).")] = None,
+    batch_sizes: Annotated[str | None, typer.Option(help="1 to 500, by commas (default: 200).")] = None,
+    images: Annotated[int | None, typer.Option(help="Use at most this many (default: all).")] = None,
     size: Annotated[int | None, typer.Option(help="Side in pixels of images in files.")] = None,
-    precision: Annotated[str | None, typer.Option(help="float32, bf16 or auto [default: float32].")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or auto [default: auto].")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads a cell uses [default: 1].")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, bf16 or auto (default: float32).")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or auto (default: auto).")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads a cell uses (default: 1).")] = None,
     import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results [default: runs/ and the plan's name].")
+        Path | None, typer.Option(help="Folder for the results (default: runs/ and the plan's name).")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time [default: processors / threads].")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time (default: processors / threads).")] = None,
+    engine: Annotated[EngineName, typer.Option(help="This machine's processes, or a Ray cluster.")] = EngineName.local,
+    address: Annotated[
+        str | None, typer.Option(help="Of a running Ray cluster, or auto (default: one is started here).")
+    ] = None,
+    cpus_per_cell: Annotated[float | None, typer.Option(help="With Ray (default: threads).")] = None,
+    gpus_per_cell: Annotated[float | None, typer.Option(help="With Ray (default: 1 on cuda).")] = None,
     keep_predictions: Annotated[bool, typer.Option("--keep-predictions", help="Also keep every answer.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait if another run has the folder.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the cells and how long they would take.")] = False,
@@ -80,7 +98,16 @@ def run(
     if dry_run:
         _show(cells, folder, processes)
         return
-    _run(cells, folder, processes, keep_predictions=keep_predictions, wait=wait)
+    on_cluster = {"--address": address, "--cpus-per-cell": cpus_per_cell, "--gpus-per-cell": gpus_per_cell}
+    if engine is EngineName.ray:
+        if jobs is not None:
+            raise ValueError("--jobs is for the local engine: Ray runs what fits, see --cpus-per-cell.")
+        cluster = RayEngine(address=address, cpus_per_cell=cpus_per_cell, gpus_per_cell=gpus_per_cell)
+        _run(cells, folder, cluster, cluster.slots(cells), keep_predictions=keep_predictions, wait=wait)
+    elif given := [flag for flag, value in on_cluster.items() if value is not None]:
+        raise ValueError(f"{given[0]} is for clusters: add --engine ray.")
+    else:
+        _run(cells, folder, LocalEngine(jobs=processes), processes, keep_predictions=keep_predictions, wait=wait)
 
 
 def _plan(path: Path | None, flags: dict[str, Any]) -> list[Cell]:
@@ -99,7 +126,7 @@ def _plan(path: Path | None, flags: dict[str, Any]) -> list[Cell]:
         raise
 
 
-def _run(cells: Sequence[Cell], folder: Path, jobs: int, *, keep_predictions: bool, wait: bool) -> None:
+def _run(cells: Sequence[Cell], folder: Path, engine: Engine, jobs: int, *, keep_predictions: bool, wait: bool) -> None:
     console = Console()
     command = shlex.join(["midway", *sys.argv[1:]])
     with Store(folder, wait=wait) as store:
@@ -111,7 +138,7 @@ def _run(cells: Sequence[Cell], folder: Path, jobs: int, *, keep_predictions: bo
                 tally = run_cells(
                     cells,
                     store,
-                    LocalEngine(jobs=jobs),
+                    engine,
                     command=command,
                     keep_predictions=keep_predictions,
                     watcher=progress,
@@ -125,16 +152,28 @@ def _run(cells: Sequence[Cell], folder: Path, jobs: int, *, keep_predictions: bo
         records = [record for cell in cells if (record := store.labelled(cell)) is not None]
     for comparison in gather(records, command=command):
         if comparison.results:
-            for part in fit_width(accuracy_table(comparison), console.width):
-                console.print(to_rich(part))
+            _print_table(console, accuracy_table(comparison))
     again = f", {tally.before} before" if tally.before else ""
     console.print(f"{tally.finished} cells finished now{again}. Results: {store.path}", highlight=False, soft_wrap=True)
+    page = write_report(
+        stored_run(folder.resolve().name, records, folder=folder, command=command), folder / "report.html"
+    )
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
     if tally.failed:
         for record in records:
             if record.failure is not None:
                 console.print(f"[red]failed:[/red] {escape(f'{record.cell}: {record.failure.error}')}", soft_wrap=True)
         console.print(f"{tally.failed} cells failed; their tracebacks are in the results. Run again to retry them.")
         raise typer.Exit(1)
+
+
+def _print_table(console: Console, table: report.Table) -> None:
+    """Print a table in parts that fit the terminal, its title and notes as lines of their own."""
+    for part in fit_width(table, console.width):
+        console.print(f"\n[bold]{escape(part.title)}[/bold]", highlight=False)
+        console.print(to_rich(replace(part, title="", notes=())))
+    for note in table.notes:
+        console.print(note, style="dim", highlight=False, markup=False)
 
 
 def _tell_of_other_results(console: Console, store: Store, cells: Sequence[Cell]) -> None:

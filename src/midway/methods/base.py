@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from midway.methods.descent import descend
 from midway.methods.normalization import uses_batch_statistics
 from midway.methods.problem import Problem
+from midway.methods.space import SearchSpace, search_over
 from midway.methods.state import capture, put_back, same_structure, to_each_tensor
 
 LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine, normalised images are not
@@ -71,7 +72,8 @@ class Method(nn.Module, metaclass=_Sealed):
     Calling it validates the images, lets the method adapt and answers with logits. A subclass writes a constructor
     with keyword-only hyper-parameters and ``step``; it lists in ``evolving`` the attributes that change from batch to
     batch besides the tensors of its modules (optimisers, generators, moving averages, replay buffers). In return it
-    gets exact ``reset``, ``snapshot`` and ``state_dict``, and the contract of ``midway.testing`` checks them.
+    gets exact ``reset``, ``snapshot`` and ``state_dict``, and the contract of ``midway.testing`` checks them. What
+    ``midway tune`` may try for its hyper-parameters stands in ``search_space``.
 
     Args:
         model: Any classifier from float images in [0, 1], (N, C, H, W), to logits (N, classes). It is copied, never
@@ -103,6 +105,7 @@ class Method(nn.Module, metaclass=_Sealed):
 
     about: ClassVar[About]
     evolving: ClassVar[tuple[str, ...]] = ()
+    search_space: ClassVar[SearchSpace] = search_over()
     _given: dict[str, Any]
     _source: dict[str, Any]
 

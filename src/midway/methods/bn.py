@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from midway.methods.base import About, Method
 from midway.methods.normalization import use_batch_statistics, use_prior_statistics
+from midway.methods.space import Choice, search_over
 
 
 class BN(Method):
@@ -38,6 +39,7 @@ class BN(Method):
         passes="1 F",
         needs=("BatchNorm",),
     )
+    search_space = search_over(prior=Choice(0, 4, 16, 64, 256))
 
     def __init__(self, model: nn.Module, *, prior: float = 0) -> None:
         super().__init__(model)

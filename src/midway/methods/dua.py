@@ -12,6 +12,7 @@ from midway.methods.base import About, Method
 from midway.methods.normalization import running_layers
 from midway.methods.per_image import Moments, UnsuitedError, statistics_by_image
 from midway.methods.problem import Problem
+from midway.methods.space import Choice, LogUniform, Uniform, search_over
 from midway.methods.views import CROP_NUMBERS, Crop, crops, draw
 from midway.sampling import Randomness
 
@@ -63,6 +64,12 @@ class DUA(Method):
         needs=("BatchNorm",),
     )
     evolving = ("adapted_images", "randomness")
+    search_space = search_over(
+        momentum=LogUniform(0.01, 0.5),
+        decay=Uniform(0.8, 0.99),
+        floor=LogUniform(5e-4, 5e-2),
+        images=Choice(25, 50, 100, 200),
+    )
 
     def __init__(
         self,

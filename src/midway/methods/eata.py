@@ -18,6 +18,7 @@ from midway.methods.parameters import freeze_all_but, norm_affine
 from midway.methods.problem import Problem
 from midway.methods.protocol import Predict, answer, check_protocol
 from midway.methods.selection import logits_to_learn_from, note_shares, redundancy_margin, reliable
+from midway.methods.space import Choice, Integers, LogUniform, Uniform, search_over
 
 MOST_FISHER_IMAGES = 2000
 
@@ -70,6 +71,13 @@ class EATA(Method):
         needs=("norm layers", "Fisher images (ETA without)"),
     )
     evolving = ("optimizer", "mean_prediction", "fisher", "source_weights")
+    search_space = search_over(
+        margin=Uniform(0.2, 0.8),
+        redundancy=Uniform(0.05, 0.9),
+        optimizer=Choice("adam", "sgd"),
+        lr=LogUniform(1e-5, 1e-2),
+        steps=Integers(1, 4),
+    )
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 
 from midway.methods.base import About, Method
 from midway.methods.head import features_and_logits, head_of
+from midway.methods.space import Choice, Integers, search_over
 
 Affinity = Literal["knn", "rbf", "linear"]
 SMALLEST_PROBABILITY = 1e-10
@@ -47,6 +48,10 @@ class LAME(Method):
         answers="-",
         passes="1 F",
         needs=("linear head",),
+    )
+    search_space = search_over(
+        affinity=Choice("knn", "rbf", "linear"),
+        neighbours=Integers(1, 20, log=True),
     )
 
     def __init__(

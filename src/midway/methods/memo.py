@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from midway.methods.base import About, Method
 from midway.methods.per_image import UnsuitedError, run_by_image
 from midway.methods.problem import Problem
+from midway.methods.space import Choice, Integers, LogUniform, search_over
 from midway.methods.views import Crop, augmix_views, draw
 from midway.sampling import Randomness
 
@@ -80,6 +81,11 @@ class MEMO(Method):
         aligns_each_image=True,
     )
     evolving = ("randomness",)
+    search_space = search_over(
+        lr=LogUniform(5e-4, 5e-2),
+        steps=Integers(1, 3),
+        prior=Choice(4, 8, 16, 32, 64),
+    )
 
     def __init__(
         self,

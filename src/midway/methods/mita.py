@@ -12,6 +12,7 @@ from midway.methods.base import About, Method
 from midway.methods.normalization import use_batch_statistics
 from midway.methods.parameters import freeze_all_but, norm_affine
 from midway.methods.precision import Precision, use_bf16
+from midway.methods.space import Choice, Integers, LogUniform, search_over
 from midway.methods.tea import EnergyModel, ModelAda
 from midway.sampling import Randomness, ReplayBuffer, Walk, langevin
 
@@ -49,7 +50,7 @@ class MITA(Method):
         data_step_size: Alpha_d, for images in [0, 1].
         data_model: ``"persistent"``: the data model lives from batch to batch with its own weights, optimiser and
             chains, as in the paper. ``"fresh"``: it starts from the predictor in every batch, takes the N~ - N further
-            steps on the predictor's chains and is thrown away. ``"same"``: the predictor itself (the paper's MITA_Same).
+            steps on the predictor's chains and is thrown away. ``"same"``: it is the predictor (the paper's MITA_Same).
         adapt_data: False leaves the images as they are (MITA without D, which is TEA).
         adapt_model: False moves the images down the source's energy and lets the source answer (MITA without M).
         lr: Step size of Adam.
@@ -85,6 +86,19 @@ class MITA(Method):
         aligns_each_image=True,
     )
     evolving = ("predictor_ada", "data_model_ada", "randomness", "adapted_images")
+    search_space = search_over(
+        predictor_steps=Integers(1, 4),
+        data_model_steps=Integers(1, 4),
+        data_model=Choice("persistent", "fresh"),
+        langevin_steps=Integers(1, 20, log=True),
+        langevin_step_size=LogUniform(0.02, 2.0),
+        langevin_noise=LogUniform(1e-3, 0.1),
+        data_steps=Integers(1, 4),
+        data_step_size=LogUniform(3e-3, 0.3),
+        lr=LogUniform(1e-4, 1e-2),
+        data_model_lr=LogUniform(1e-4, 3e-2),
+        reinit_probability=LogUniform(0.01, 0.5),
+    )
 
     def __init__(
         self,

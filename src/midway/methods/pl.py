@@ -13,6 +13,7 @@ from midway.methods.normalization import use_batch_statistics
 from midway.methods.parameters import freeze_all_but, norm_affine
 from midway.methods.protocol import Predict, answer, check_protocol
 from midway.methods.selection import confident, note_shares
+from midway.methods.space import Integers, LogUniform, Uniform, search_over
 
 
 class PL(Method):
@@ -49,6 +50,11 @@ class PL(Method):
         needs=("norm layers",),
     )
     evolving = ("optimizer",)
+    search_space = search_over(
+        threshold=Uniform(0.5, 0.99),
+        lr=LogUniform(1e-5, 1e-2),
+        steps=Integers(1, 4),
+    )
 
     def __init__(
         self,

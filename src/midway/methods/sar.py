@@ -16,6 +16,7 @@ from midway.methods.problem import IMAGENET_SIZE, Problem
 from midway.methods.protocol import Predict, answer, check_protocol
 from midway.methods.sam import SAM
 from midway.methods.selection import logits_to_learn_from, mixes_images, note_shares, reliable
+from midway.methods.space import Integers, LogUniform, Uniform, search_over
 from midway.methods.stages import last_stage
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
@@ -65,6 +66,12 @@ class SAR(Method):
         needs=("norm layers",),
     )
     evolving = ("sam", "mean_loss")
+    search_space = search_over(
+        margin=Uniform(0.2, 0.8),
+        rho=LogUniform(0.005, 0.5),
+        lr=LogUniform(1e-4, 0.1),
+        steps=Integers(1, 4),
+    )
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from midway.methods.normalization import use_batch_statistics
 from midway.methods.parameters import freeze_all_but, norm_affine
 from midway.methods.protocol import Predict, answer, check_protocol
 from midway.methods.selection import confident, note_shares
+from midway.methods.space import Choice, Integers, LogUniform, Uniform, search_over
 
 
 class SHOT(Method):
@@ -54,6 +55,13 @@ class SHOT(Method):
         needs=("linear head",),
     )
     evolving = ("optimizer",)
+    search_space = search_over(
+        moves=Choice("body", "norm"),
+        pseudo_weight=Uniform(0.0, 0.5),
+        threshold=Uniform(0.5, 0.99),
+        lr=LogUniform(1e-5, 1e-2),
+        steps=Integers(1, 4),
+    )
 
     def __init__(
         self,

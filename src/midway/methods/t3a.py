@@ -9,6 +9,7 @@ from torch.nn.functional import normalize
 from midway.functional import entropy
 from midway.methods.base import About, Method
 from midway.methods.head import features_and_logits, head_of
+from midway.methods.space import Choice, search_over
 
 
 class T3A(Method):
@@ -49,6 +50,7 @@ class T3A(Method):
         needs=("linear head",),
     )
     evolving = ("unit_supports", "labels", "entropies", "seen")
+    search_space = search_over(supports=Choice(1, 5, 20, 50, 100, -1))
 
     def __init__(self, model: nn.Module, *, supports: int = 100, head: str | None = None) -> None:
         super().__init__(model)

@@ -14,6 +14,7 @@ from midway.methods.descent import descend
 from midway.methods.normalization import use_batch_statistics
 from midway.methods.parameters import freeze_all_but, norm_affine
 from midway.methods.precision import Precision, use_bf16
+from midway.methods.space import Integers, LogUniform, search_over
 from midway.sampling import Randomness, ReplayBuffer, langevin, move
 
 
@@ -194,6 +195,14 @@ class TEA(Method):
         needs=("norm layers",),
     )
     evolving = ("model_ada", "randomness")
+    search_space = search_over(
+        steps=Integers(1, 4),
+        langevin_steps=Integers(1, 20, log=True),
+        langevin_step_size=LogUniform(0.02, 2.0),
+        langevin_noise=LogUniform(1e-3, 0.1),
+        lr=LogUniform(1e-4, 1e-2),
+        reinit_probability=LogUniform(0.01, 0.5),
+    )
 
     def __init__(
         self,

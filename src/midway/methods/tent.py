@@ -11,6 +11,7 @@ from midway.functional import entropy
 from midway.methods.base import About, Method
 from midway.methods.normalization import use_batch_statistics
 from midway.methods.parameters import freeze_all_but, norm_affine
+from midway.methods.space import Integers, LogUniform, search_over
 
 
 class Tent(Method):
@@ -45,6 +46,10 @@ class Tent(Method):
         needs=("norm layers",),
     )
     evolving = ("optimizer",)
+    search_space = search_over(
+        lr=LogUniform(1e-5, 1e-2),
+        steps=Integers(1, 4),
+    )
 
     def __init__(
         self,

@@ -1,11 +1,10 @@
-"""Tables of accuracies: plain data first, then Markdown, terminal and HTML."""
+"""Tables of accuracies: plain data first, then Markdown and terminal."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import dataclass
-from html import escape
 from statistics import fmean, stdev
 
 import rich.box
@@ -171,27 +170,3 @@ def _styled(cell: Cell) -> str:
     if cell.below_source:
         return f"[red]{cell}[/red]"
     return f"[bold green]{cell}[/bold green]" if cell.best else str(cell)
-
-
-def to_html(table: Table) -> str:
-    """Write a table as HTML; every string is escaped."""
-    heads = "".join(
-        f"<th>{escape(scenario)}<br>{escape(group)}{f'<br>{escape(column.kind)}' if column.kind else ''}"
-        f"{'' if column.images is None else f'<br><small>{column.images} images</small>'}</th>"
-        for column, (scenario, group) in zip(table.columns, _headings(table.columns), strict=True)
-    )
-    body = []
-    for method, cells in table.rows:
-        shown = "".join(
-            "<td>-</td>" if cell is None else f'<td class="{_class(cell)}">{escape(str(cell))}</td>' for cell in cells
-        )
-        body.append(f"<tr><th>{escape(method)}</th>{shown}</tr>")
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-    return (
-        f"<div class=scroll><table><thead><tr><th>method</th>{heads}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div><ul>{notes}</ul>"
-    )
-
-
-def _class(cell: Cell) -> str:
-    return "below" if cell.below_source else "best" if cell.best else "plain"

@@ -1,0 +1,25 @@
+"""`midway report`: one HTML page about a stored run, or about what a second run changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from midway.report import read_run, write_report
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run or of a demo.")],
+    other: Annotated[Path | None, typer.Argument(help="A later run, to be compared with the first.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file [default: report.html in the folder of the last].")] = None,
+) -> None:
+    """Write one HTML page that needs no network: the answer, tables, figures, settings, failures."""
+    first = read_run(run)
+    newest = first if other is None else read_run(other)
+    name = "report.html" if other is None else f"report_against_{first.name}.html"
+    path = out or (newest.folder or Path()) / name
+    write_report(newest, path, against=None if other is None else first)
+    Console().print(f"Report: {path}", highlight=False, soft_wrap=True, markup=False)

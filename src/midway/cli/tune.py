@@ -1,0 +1,155 @@
+"""`midway tune`: search a method's hyper-parameters on corruptions that no result is reported on."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from midway.bench import LocalEngine, Store, load_plan, run
+from midway.bench.budget import read_duration
+from midway.bench.engines.ray import RayEngine
+from midway.cli.progress import ProgressLine, RunProgress, in_words
+from midway.cli.run import EngineName
+from midway.report.figures.style import save
+from midway.report.figures.tuning import draw_history, draw_importance, history_of
+from midway.significance import PairedComparison, compare_paired
+from midway.tune import Findings, Search, TrialRecord, held_out_plan
+from midway.tune import tune as search_for
+
+
+def tune(
+    method: Annotated[str, typer.Argument(help="A name that `midway methods` lists.")],
+    trials: Annotated[int, typer.Option(min=1, help="Trials the study shall have in all.")] = 50,
+    timeout: Annotated[str, typer.Option(help="Begin no trial after this time, such as 30m (default: none).")] = "",
+    storage: Annotated[
+        str,
+        typer.Option(help="A file, or a URL: sqlite:///tune.db, postgresql://user@host/name (default: in --out)."),
+    ] = "",
+    data: Annotated[str, typer.Option(help="Data set, see `midway data list`.")] = "cifar10-mini",
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: the usual place).")] = None,
+    network: Annotated[
+        str, typer.Option(help="A name, a checkpoint, architecture@checkpoint, or an untrained architecture.")
+    ] = "wrn16_2.cifar10",
+    images: Annotated[int | None, typer.Option(min=1, help="How many images of the set (default: all).")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images a batch.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of streams, of the method, and of what is tried.")] = 0,
+    precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    threads: Annotated[int, typer.Option(min=1, help="Threads a trial uses.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Trials at a time.")] = 1,
+    engine: Annotated[
+        EngineName, typer.Option(help="This machine, or a Ray cluster whose nodes all reach the storage.")
+    ] = EngineName.local,
+    address: Annotated[
+        str | None, typer.Option(help="Of a running Ray cluster, or auto (default: one is started here).")
+    ] = None,
+    gpus_per_trial: Annotated[float | None, typer.Option(help="With Ray (default: 1 on cuda).")] = None,
+    gain: Annotated[bool, typer.Option(help="Measure the gain on corruptions the search never saw.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Folder for what is found (default: runs/tune/METHOD).")] = None,
+) -> None:
+    """Search a method's hyper-parameters; the same command goes on where it was stopped, here or on other machines."""
+    console = Console()
+    folder = out or Path("runs/tune") / method
+    search = Search(
+        method=method,
+        network=network,
+        data=data,
+        root=None if root is None else str(root.resolve()),
+        images=images,
+        batch_size=batch_size,
+        seed=seed,
+        precision=precision,
+        device=device,
+        threads=threads,
+    )
+    seconds = read_duration(timeout) if timeout else float("inf")
+    cluster = RayEngine(address=address, gpus_per_cell=gpus_per_trial) if engine is EngineName.ray else None
+    where = storage or str(folder / "study.journal")
+    try:
+        with ProgressLine(console) as progress:
+            teller = _Teller(console, progress, trials)
+            found = search_for(
+                search, storage=where, trials=trials, seconds=seconds, jobs=jobs, cluster=cluster, on_trial=teller
+            )
+    except KeyboardInterrupt:
+        console.print("Stopped. Every finished trial is kept; the same command goes on from there.")
+        raise typer.Exit(130) from None
+    found.save(folder / "study.json")
+    _show(console, found)
+    plan = folder / "best.toml"
+    plan.write_text(held_out_plan(search, found), encoding="utf-8")
+    save(draw_history(history_of(found)), folder / "history")
+    if found.importance:
+        save(draw_importance(found.importance), folder / "importance")
+    console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / 'study.json'}", soft_wrap=True)
+    if running := found.count("running"):
+        console.print(f"{running} trials are still running elsewhere; run this again for the final word.")
+    elif found.best.settings == found.defaults:
+        console.print("The defaults are the best so far: there is no gain to measure.")
+    elif gain:
+        measured = measure_gain(console, plan, jobs)
+        console.print(f"On corruptions the search never saw: {measured}", highlight=False, soft_wrap=True)
+    if failed := found.count("failed"):
+        console.print(f"{failed} trials failed; study.json says why.")
+
+
+def measure_gain(console: Console, plan: Path, jobs: int = 1) -> PairedComparison:
+    """Run the plan of a search, defaults and tuned on held-out streams, and compare them stream by stream."""
+    cells = load_plan(plan).cells()
+    command = shlex.join(["midway", *sys.argv[1:]])
+    with Store(plan.parent / "held_out") as store:
+        with RunProgress(console, jobs) as progress:
+            run(cells, store, LocalEngine(jobs=jobs), command=command, watcher=progress)
+        records = [store.labelled(cell) for cell in cells]
+    accuracy: dict[str, list[float]] = {}
+    for record in records:
+        if record is None or record.result is None:
+            raise ValueError(f"the gain cannot be measured: cells failed, see {store.path}.")
+        accuracy.setdefault(record.cell.label, []).append(record.result.accuracy)
+    defaults, tuned = accuracy.values()
+    return compare_paired(tuned, defaults, rival="the defaults")
+
+
+class _Teller:
+    """Tells of trials as they end."""
+
+    def __init__(self, console: Console, progress: ProgressLine, trials: int) -> None:
+        self.console, self.progress, self.trials = console, progress, trials
+        self.ended = 0
+        self.best: TrialRecord | None = None
+
+    def __call__(self, trial: TrialRecord) -> None:
+        self.ended += 1
+        if trial.state == "complete" and (self.best is None or (trial.accuracy or 0) > (self.best.accuracy or 0)):
+            self.best = trial
+        took = "" if trial.seconds is None else f", {in_words(trial.seconds)}"
+        value = "" if trial.accuracy is None else f" {trial.accuracy:.2f} %"
+        line = f"trial {trial.number} {trial.state}{value}{took}  {_settings(trial)} {trial.failure}".rstrip()
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        doing = "searching" if self.best is None else f"best so far {self.best.accuracy:.2f} %"
+        self.progress(doing, min(trial.number + 1, self.trials), self.trials)
+
+
+def _settings(trial: TrialRecord) -> str:
+    return " ".join(
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in trial.settings.items()
+    )
+
+
+def _show(console: Console, found: Findings) -> None:
+    best = found.best
+    against = "" if found.gain is None else f", {found.gain:+.2f} points against the defaults"
+    states = ", ".join(f"{n} {state}" for state in ("complete", "pruned", "failed") if (n := found.count(state)))
+    console.print(
+        f"{found.method}, {states}. Best, trial {best.number}: {best.accuracy:.2f} %{against}.", highlight=False
+    )
+    console.print(_settings(best), highlight=False, soft_wrap=True)
+    if found.importance:
+        shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.importance.items())
+        console.print(f"What mattered: {shares}", highlight=False, soft_wrap=True)

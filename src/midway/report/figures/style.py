@@ -1,0 +1,294 @@
+"""One look for every figure: sizes, fonts, and a colour, marker and dash for every method, on paper and on screens."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from midway import methods
+from midway.report.standings import scenario_of
+from midway.streams.scenario import SEVERITY
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from midway.bench import Result
+
+COLUMN, PAGE = 3.4, 7.0
+"""Widths in inches: one column of a printed page, and the page."""
+
+FAINT, INK = "#777777", "#1c1e22"
+
+RC: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "grid.color": "#d0d0d0",
+    "grid.linewidth": 0.4,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "text.parse_math": False,  # a dollar in a label is a dollar
+    "svg.fonttype": "path",  # no fonts are needed to read it
+    "svg.hashsalt": "midway",  # the same figure, the same bytes
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is shown, in every figure.
+
+    Attributes:
+        title: What figures and pages call it.
+        colour: On white.
+        colour_on_dark: On a dark page.
+        marker: As matplotlib names it: tells methods apart where colours do not.
+        dash: Lengths of strokes and gaps; empty for a solid line.
+    """
+
+    title: str
+    colour: str
+    colour_on_dark: str
+    marker: str
+    dash: tuple[float, ...] = ()
+
+
+# After Okabe and Ito, and Tol: told apart by colour-blind readers; the few that are near each other differ in marker.
+_COLOURS: dict[str, tuple[str, str, str]] = {
+    "source": ("#6e6e6e", "#a8a8a8", "o"),
+    "bn": ("#3a9bd9", "#7cc7f2", "s"),
+    "tent": ("#0059a0", "#5b9fe8", "^"),
+    "pl": ("#44aa99", "#5cc2b1", "v"),
+    "eata": ("#117733", "#5dbb7a", "D"),
+    "sar": ("#999933", "#c2c25a", "P"),
+    "shot": ("#d68f00", "#f0b429", "X"),
+    "tea": ("#882255", "#d9739f", "h"),
+    "memo": ("#7a4a2b", "#c39b7b", "<"),
+    "t3a": ("#aa4499", "#d588c8", ">"),
+    "lame": ("#332288", "#9a8ee8", "d"),
+    "dua": ("#cc6677", "#e58f9d", "p"),
+    "mita": ("#d55e00", "#ff8f45", "*"),
+}
+_SPARE = (("#000000", "#ffffff", "8"), ("#5f6b2d", "#b5c46e", "H"), ("#00797a", "#58cfd0", "4"))  # for other methods
+_VARIANTS = ("tea_equal_budget", "mita_without_data", "mita_without_model", "mita_same")
+_VARIATIONS = (  # share of white, dash
+    (0.4, (4.0, 1.5)),
+    (0.55, (1.5, 1.2)),
+    (0.25, (5.0, 1.5, 1.5, 1.5)),
+    (0.5, (7.0, 2.0)),
+    (0.3, (1.5, 2.5)),
+)
+
+_BIGGER = {"*": 1.9, "P": 1.15, "X": 1.15, "h": 1.15}
+
+
+def looks(labels: Mapping[str, str]) -> dict[str, Look]:
+    """Give every entry of a comparison its look, in the order that figures have.
+
+    A method keeps its colour and marker everywhere. Variants of a method have its colour, lighter, and a dashed line.
+
+    Args:
+        labels: What tables call an entry -> the name of its method.
+
+    Example:
+        >>> from midway.report.figures.style import looks
+        >>> shown = looks({"mita": "mita", "mita_same": "mita", "source": "source"})
+        >>> [(look.title, look.colour) for look in shown.values()]
+        [('Source', '#6e6e6e'), ('MITA', '#d55e00'), ('MITA same', '#e08640')]
+    """
+    known = [*methods.names(), *sorted(set(labels.values()) - set(methods.names()))]
+    ordered = sorted(labels, key=lambda label: (known.index(labels[label]), label != labels[label], label))
+    strangers = [name for name in known if name not in _COLOURS]
+    made: dict[str, Look] = {}
+    for label in ordered:
+        name = labels[label]
+        colour, on_dark, marker = _COLOURS.get(name) or _SPARE[strangers.index(name) % len(_SPARE)]
+        if label == name:
+            made[label] = Look(title(label, name), colour, on_dark, marker, (4.0, 2.0) if name == "source" else ())
+        else:
+            white, dash = _VARIATIONS[_variation(label, name, labels) % len(_VARIATIONS)]
+            made[label] = Look(title(label, name), _mixed(colour, white), _mixed(on_dark, white), marker, dash)
+    return made
+
+
+def looks_of(results: Iterable[Result]) -> dict[str, Look]:
+    """Give every entry among results its look."""
+    return looks({result.label: result.method for result in results})
+
+
+def title(label: str, name: str) -> str:
+    """Return what figures call an entry: the method's title, and what its label adds.
+
+    Example:
+        >>> from midway.report.figures.style import title
+        >>> title("tea_equal_budget", "tea"), title("my tent", "tent")
+        ('TEA equal budget', 'my tent')
+    """
+    if name not in methods.names() or not (label == name or label.startswith(f"{name}_")):
+        return label
+    return f"{methods.find(name).about.title}{label.removeprefix(name).replace('_', ' ')}"
+
+
+def _variation(label: str, name: str, labels: Mapping[str, str]) -> int:
+    """Return the same number everywhere for a variant of the paper; others take the next ones, in order of names."""
+    fixed = [variant for variant in _VARIANTS if variant.startswith(f"{name}_")]
+    others = sorted(each for each, method in labels.items() if method == name and each not in (name, *fixed))
+    return [*fixed, *others].index(label)
+
+
+def _mixed(colour: str, white: float) -> str:
+    parts = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
+
+
+def words(name: str) -> str:
+    """Write a name as people read it.
+
+    Example:
+        >>> from midway.report.figures.style import words
+        >>> words("jpeg_compression"), words("glass_blur")
+        ('JPEG compression', 'glass blur')
+    """
+    return name.replace("_", " ").replace("jpeg", "JPEG")
+
+
+def stream_title(stream: str) -> str:
+    """Write the name of a stream as people read it; names of the user's own stay as they are.
+
+    Example:
+        >>> from midway.report.figures.style import stream_title
+        >>> stream_title("outlier:glass_blur/fog@0.005"), stream_title("pure:fog#3"), stream_title("Tuesday")
+        ('outlier: 0.5% glass blur in fog', 'pure: fog, severity 3', 'Tuesday')
+    """
+    scenario = scenario_of(stream)
+    if scenario is None:
+        return stream
+    shifts = list(map(words, scenario.shifts))
+    strength = "" if scenario.severity == SEVERITY else f", severity {scenario.severity}"
+    if scenario.kind in ("outlier", "mixture"):
+        return f"{scenario.kind}: {100 * (scenario.amount or 0):.3g}% {shifts[0]} in {shifts[1]}{strength}"
+    listed = ", ".join(shifts) if len(shifts) < 4 else f"{len(shifts)} shifts"
+    number = "" if scenario.amount is None else f" ({scenario.amount:g})"
+    return f"{scenario.kind}: {listed}{number}{strength}"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Let a function draw in the look of the house."""
+
+    @functools.wraps(draw)
+    def drawing(*args: P.args, **kwargs: P.kwargs) -> R:
+        import matplotlib  # slow to import, and pages do not need it
+
+        with matplotlib.rc_context(RC):  # type: ignore[arg-type]
+            return draw(*args, **kwargs)
+
+    return drawing
+
+
+def new_figure(width: float, height: float, *, padding: tuple[float, float] | None = None) -> Figure:
+    """Return an empty figure whose parts keep clear of each other.
+
+    Args:
+        width: In inches.
+        height: In inches.
+        padding: Inches round each part, across and down, and nothing more between them; matplotlib's own if left out.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    if padding is None:
+        return Figure(figsize=(width, height), layout="constrained")
+    across, down = padding
+    engine = ConstrainedLayoutEngine(w_pad=across, h_pad=down, wspace=0, hspace=0)
+    return Figure(figsize=(width, height), layout=engine)
+
+
+def line_style(look: Look) -> dict[str, Any]:
+    """Return how a method's line is drawn, as matplotlib's ``plot`` takes it."""
+    return {
+        "color": look.colour,
+        "marker": look.marker,
+        "linestyle": (0, look.dash) if look.dash else "-",
+        "markersize": RC["lines.markersize"] * _BIGGER.get(look.marker, 1),
+        "markeredgewidth": 0.5,
+        "markeredgecolor": "white",
+        "label": look.title,
+    }
+
+
+def legend_below(figure: Figure, axes: Axes, most: int = 7) -> None:
+    """Put the legend of some axes below a figure, in rows of equal length with at most so many entries."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = legend_columns(len(labels), most)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        columnspacing=1.4,
+        handlelength=2.4,
+    )
+
+
+def legend_columns(entries: int, most: int = 7) -> int:
+    """Return how many columns a legend has so that its rows are about equally long.
+
+    Example:
+        >>> from midway.report.figures.style import legend_columns
+        >>> [legend_columns(entries) for entries in (3, 7, 8, 16)]
+        [3, 7, 4, 6]
+    """
+    rows = max(1, -(-entries // most))
+    return max(1, -(-entries // rows))
+
+
+ENDINGS = (".svg", ".pdf", ".png")
+
+
+@styled
+def save(figure: Figure, path: Path, *, dpi: int = 200) -> list[Path]:
+    """Write a figure as SVG, PDF and PNG; the same figure gives the same bytes.
+
+    Args:
+        figure: What to write.
+        path: Where, without an ending.
+        dpi: Dots an inch of the PNG, and of pictures within the others.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.report.figures.style import new_figure, save
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in save(new_figure(1, 1), Path(folder) / "empty")]
+        ['empty.svg', 'empty.pdf', 'empty.png']
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
+    written = []
+    for ending in ENDINGS:
+        written.append(path.with_name(path.name + ending))
+        figure.savefig(written[-1], dpi=dpi, metadata=undated[ending])
+    return written

@@ -1,0 +1,42 @@
+"""Labels that tell results apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from midway.bench import Result
+
+
+def tell_apart(results: Sequence[Result]) -> tuple[Result, ...]:
+    """Add to a label the settings in which its results differ, where one label stands for several settings.
+
+    A store may hold ``tent`` with two learning rates, from two plans: tables must not take them for two seeds.
+
+    Example:
+        >>> from midway.bench import Result
+        >>> from midway.report.labels import tell_apart
+        >>> def of(**settings):
+        ...     return Result("tent", "tent", settings, "pure:fog", 8, 60.0, {}, {}, (), 0.1)
+        >>> [result.label for result in tell_apart([of(lr=0.1, steps=1, seed=0), of(lr=0.2, steps=1, seed=1)])]
+        ['tent (lr=0.1)', 'tent (lr=0.2)']
+    """
+    by_label: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        known = by_label.setdefault(result.label, [])
+        if (settings := _settings(result)) not in known:
+            known.append(settings)
+    apart = []
+    for result in results:
+        known = by_label[result.label]
+        names = dict.fromkeys(name for settings in known for name in settings)
+        differing = [name for name in names if any(settings.get(name) != known[0].get(name) for settings in known)]
+        added = ", ".join(f"{name}={result.hyperparameters.get(name)}" for name in differing)
+        apart.append(replace(result, label=f"{result.label} ({added})") if added else result)
+    return tuple(apart)
+
+
+def _settings(result: Result) -> dict[str, Any]:
+    """Return the settings without the seed, which differs from run to run on purpose."""
+    return {name: value for name, value in result.hyperparameters.items() if name != "seed"}

@@ -1,0 +1,88 @@
+"""The best settings as a plan that ``midway run`` takes: defaults and tuned, on corruptions the search never saw."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from midway.tune.findings import Findings
+from midway.tune.search import Search
+
+HELD_OUT = (
+    "pure:gaussian_noise",
+    "pure:glass_blur",
+    "pure:fog",
+    "pure:jpeg_compression",
+    "outlier:glass_blur/gaussian_noise@0.005",
+    "outlier:elastic_transform/fog@0.005",
+    "mixture:glass_blur/gaussian_noise@0.5",
+    "mixture:elastic_transform/fog@0.5",
+)
+"""Streams to measure the gain on: a noise, a blur, a weather and a digital corruption, and two of the paper's pairs."""
+
+
+def held_out_plan(search: Search, findings: Findings) -> str:
+    """Write the plan as TOML: the method as it is and with the best settings; only once where these are the same.
+
+    Args:
+        search: What was searched on; network, data, images and seed are its.
+        findings: What was found.
+
+    Raises:
+        ValueError: No trial is complete.
+    """
+    best, default = findings.best, findings.default
+    against = "" if default is None else f", with the defaults {default.accuracy:.2f} %"
+    lines = [
+        f"# {search.method}, study {findings.study}: trial {best.number} is the best of {len(findings.trials)}.",
+        f"# Mean accuracy over the {len(best.by_stream)} streams of the search: {best.accuracy:.2f} %{against}.",
+        "# The corruptions below were never seen by the search: `midway run` with this file measures the gain.",
+    ]
+    if default is not None and best.settings == default.settings:
+        lines.append("# The defaults are the best so far.")
+    plan: dict[str, Any] = {
+        "networks": search.network,
+        "data": search.data,
+        "root": search.root,
+        "scenarios": list(HELD_OUT),
+        "seeds": search.seed,
+        "batch_sizes": search.batch_size,
+        "images": search.images,
+        "precision": search.precision,
+        "device": search.device,
+        "threads": search.threads,
+    }
+    lines += [f"{key} = {to_toml(value)}" for key, value in plan.items() if value is not None]
+    lines += ["", "[[method]]", f"name = {to_toml(search.method)}", f"label = {to_toml(f'{search.method}, defaults')}"]
+    if default is None or best.settings != default.settings:
+        lines += ["", *_table(search.method, best.settings)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(method: str, settings: Mapping[str, Any]) -> list[str]:
+    head = ["[[method]]", f"name = {to_toml(method)}", f"label = {to_toml(f'{method}, tuned')}"]
+    return head + [f"{name} = {to_toml(value)}" for name, value in settings.items()]
+
+
+def to_toml(value: Any) -> str:
+    """Write a plain value as TOML has it.
+
+    Raises:
+        TypeError: TOML has no such value.
+
+    Example:
+        >>> from midway.tune import to_toml
+        >>> to_toml(1e-5), to_toml("body"), to_toml((0.9, 2)), to_toml(True)
+        ('1e-05', '"body"', '[0.9, 2]', 'true')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(to_toml, value))}]"
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return repr(value)
+    raise TypeError(f"TOML has no {value!r}.")

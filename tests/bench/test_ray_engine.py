@@ -1,0 +1,209 @@
+"""The Ray engine. What needs a cluster is marked so and run by ``make test-cluster``: starting one takes long."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from midway.bench import Cell, Grid, LocalEngine, Store, Tally, read_records, run
+from midway.bench.engines import ray as engine_module
+from midway.bench.engines.ray import Board, RayEngine
+from midway.bench.outcome import numbers
+from midway.cli import app
+from midway.tune import Search, tune
+
+
+def cells(**plan: Any) -> list[Cell]:
+    small = {"methods": "source,bn,tent", "images": 60, "batch_sizes": 10, "device": "cpu"}
+    return Grid.from_dict({**small, "scenarios": ["pure:fog", "mixture:fog/snow"], **plan}).cells()
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    records = read_records(folder)
+    assert len({record.cell.key for record in records}) == len(records)  # nothing was run twice into the store
+    return {record.cell.key: record.result and numbers(record.result) for record in records}
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("local")
+    with Store(folder) as store:
+        run(cells(), store, LocalEngine())
+    return stored(folder)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Start three nodes of one processor each on this machine, and connect to them."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'midway[cluster]'")
+    from ray.cluster_utils import Cluster
+
+    memory = 100 * 2**20
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": memory})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=memory)
+    cluster.wait_for_nodes()
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore")
+def test_three_nodes_give_the_results_of_the_local_engine(cluster: Any, tmp_path: Path, local: dict[str, Any]) -> None:
+    told: set[str] = set()
+    watcher = SimpleNamespace(
+        begin=lambda cells, finished: None,
+        batch=lambda cell, done, total, running: told.add(cell.key),
+        end=lambda outcome: None,
+    )
+    with Store(tmp_path) as store:
+        assert run(cells(), store, RayEngine(), watcher=watcher) == Tally(before=0, finished=6, failed=0)
+        assert run(cells(), store, RayEngine()) == Tally(before=6, finished=0, failed=0)
+    assert stored(tmp_path) == local
+    assert told <= local.keys()
+    assert told  # running cells are heard of
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore")
+def test_a_node_killed_in_the_middle_costs_time_not_results(cluster: Any, tmp_path: Path) -> None:
+    plan = cells(methods="tent", scenarios=["pure:fog", "pure:snow", "pure:frost", "pure:contrast"], images=400)
+    killed: list[int] = []
+
+    def kill(cell: Cell, done: int, total: int, running: float) -> None:
+        victims = [node for node in cluster.list_all_nodes() if node is not cluster.head_node and is_at_work(node)]
+        if not killed and victims:
+            killed.append(done)
+            cluster.remove_node(victims[0], allow_graceful=False)
+
+    watcher = SimpleNamespace(begin=lambda cells, finished: None, batch=kill, end=lambda outcome: None)
+    with Store(tmp_path) as store:
+        tally = run(plan, store, RayEngine(), watcher=watcher)
+    cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+    assert killed
+    assert tally == Tally(before=0, finished=4, failed=0)
+    undisturbed = {outcome.cell.key: outcome.result and numbers(outcome.result) for outcome in LocalEngine().run(plan)}
+    assert stored(tmp_path) == undisturbed
+
+
+def is_at_work(node: Any) -> bool:
+    """Tell whether a process of the node is at a cell: Ray gives it the name of its task."""
+    raylet = node.all_processes["raylet"][0].process.pid
+    children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
+    titles = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children if Path(f"/proc/{child}").exists()]
+    return any(title.startswith(b"ray::") and b", seed " in title for title in titles)
+
+
+DRIVER = """
+import sys, ray
+from pathlib import Path
+from test_ray_engine import RayEngine, Store, cells, run
+with Store(Path(sys.argv[1])) as store:
+    run(cells(), store, RayEngine(address=sys.argv[2]))
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore")
+def test_a_driver_killed_and_started_again_goes_on(cluster: Any, tmp_path: Path, local: dict[str, Any]) -> None:
+    results = tmp_path / "results.jsonl"
+    paths = [str(Path(__file__).parent), *sys.path]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), cluster.address], env=environment)
+    while driver.poll() is None and not (results.exists() and results.read_bytes().count(b"\n")):
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGKILL)
+    assert driver.wait() == -signal.SIGKILL
+    before = len(read_records(tmp_path))
+    assert 0 < before < 6
+    with Store(tmp_path) as store:
+        assert run(cells(), store, RayEngine()) == Tally(before, 6 - before, failed=0)
+    assert stored(tmp_path) == local
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore")
+def test_cells_that_fit_no_node_are_refused_at_once_and_errors_are_failed_cells(cluster: Any) -> None:
+    with pytest.raises(ValueError, match="no node of the Ray cluster has 1 CPU and 1 GPU for a cell"):
+        list(RayEngine(gpus_per_cell=1).run(cells()))
+    (cell,) = cells(methods="bn", scenarios="pure:fog")
+    (outcome,) = RayEngine().run([Cell.from_dict(cell.to_dict() | {"version": "0.0.0"})])
+    assert outcome.failure is not None
+    assert "the plan is of 0.0.0: install the same everywhere" in outcome.failure.error
+    assert RayEngine(cpus_per_cell=0.5).slots([cell]) == 6
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore")
+def test_a_search_runs_on_the_cluster(cluster: Any, tmp_path: Path) -> None:
+    search = Search(method="bn", scenarios=("pure:spatter", "pure:saturate"), images=40, batch_size=20)
+    found = tune(search, storage=str(tmp_path / "study"), trials=4, jobs=2, cluster=RayEngine())
+    assert found.count("complete") >= 4
+    assert found.default is not None
+    results = [outcome.result for outcome in LocalEngine().run(search.cells({}))]
+    assert found.default.by_stream == {result.stream: result.accuracy for result in results if result}
+
+
+def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ModuleNotFoundError, match=r"the engine needs Ray: pip install 'midway\[cluster\]'"):
+        list(RayEngine().run(cells()))
+    answer = CliRunner().invoke(app, ["run", "--methods", "bn", "--engine", "ray", "--out", str(tmp_path)])
+    assert isinstance(answer.exception, ModuleNotFoundError)
+    assert list(RayEngine().run([])) == []
+
+
+def test_needs_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="got 0 and None"):
+        RayEngine(cpus_per_cell=0)
+    with pytest.raises(ValueError, match="got None and -1"):
+        RayEngine(gpus_per_cell=-1)
+    with pytest.raises(ValueError, match="retries must be 0 or more"):
+        RayEngine(retries=-1)
+    for flags, said in (
+        (["--address", "auto"], "--address is for clusters: add --engine ray"),
+        (["--gpus-per-cell", "0.25"], "--gpus-per-cell is for clusters: add --engine ray"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is for the local engine"),
+    ):
+        answer = CliRunner().invoke(app, ["run", "--methods", "bn", *flags])
+        assert said in str(answer.exception)
+
+
+def test_a_cell_needs_its_threads_and_a_gpu_if_it_runs_on_one() -> None:
+    on_cpu = cells(threads=2)[0]
+    on_gpu = cells(device="cuda")[0]
+    assert RayEngine().needs(on_cpu) == {"CPU": 2, "GPU": 0}
+    assert RayEngine().needs(on_gpu) == {"CPU": 1, "GPU": 1}
+    assert RayEngine(cpus_per_cell=4, gpus_per_cell=0.25).needs(on_gpu) == {"CPU": 4, "GPU": 0.25}
+
+
+def test_slots_are_counted_node_by_node() -> None:
+    def node(alive: bool = True, **resources: float) -> dict[str, Any]:
+        return {"Alive": alive, "Resources": resources}
+
+    ray = SimpleNamespace(nodes=lambda: [node(CPU=3), node(CPU=3, GPU=1), node(False, CPU=99, GPU=9), node()])
+    count: Any = engine_module._slots
+    assert count(ray, {"CPU": 2, "GPU": 0}) == 2  # one a node: halves of two nodes do not add up
+    assert count(ray, {"CPU": 1, "GPU": 0.25}) == 3
+    assert count(ray, {"CPU": 1, "GPU": 2}) == 0
+
+
+def test_the_board_gives_news_once() -> None:
+    board = Board()
+    board.put("a", 1, 4, 50.0)
+    board.put("a", 2, 4, 60.0)
+    assert board.take() == {"a": (2, 4, 60.0)}
+    assert board.take() == {}

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from midway.bench import Cell, load_plan, read_records
+from midway.cli import app
+from midway.tune import Score, plan
+from midway.tune import study as studies
+
+runner = CliRunner()
+SMALL = ["--images", "120", "--batch-size", "60", "--trials", "6"]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Score TENT by a formula, and measure the gain on two small streams."""
+
+    def toy(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+        value = 80.0 - abs(cells[0].settings["lr"] - 0.003) * 1000
+        return Score(value, {cell.scenario: value for cell in cells}, {})
+
+    monkeypatch.setattr(studies, "score", toy)
+    monkeypatch.setattr(plan, "HELD_OUT", ("pure:fog", "mixture:fog/snow@0.5"))
+
+
+def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
+    answer = runner.invoke(app, ["tune", "tent", *SMALL, "--out", str(tmp_path)], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    found = json.loads((tmp_path / "study.json").read_text())
+    values = [trial["accuracy"] for trial in found["trials"]]
+    assert values[0] == pytest.approx(78)
+    best = max(values)
+    assert f"Best, trial {values.index(best)}: {best:.2f} %, {best - values[0]:+.2f} points against" in answer.output
+    grid = load_plan(tmp_path / "best.toml")
+    assert grid.methods[1].settings == found["trials"][values.index(best)]["settings"]
+    measured = {(r.cell.label, r.cell.scenario): r.result for r in read_records(tmp_path / "held_out")}
+    assert len(measured) == 4
+    tuned, defaults = (
+        [r.accuracy for (label, _), r in measured.items() if r and word in label] for word in ("tuned", "def")
+    )
+    difference = sum(tuned) / 2 - sum(defaults) / 2
+    assert f"On corruptions the search never saw: {difference:+.2f}" in answer.output
+    assert "against the defaults (" in answer.output
+    for name in ("history.svg", "importance.svg", "study.journal"):
+        assert (tmp_path / name).stat().st_size > 0
+
+    again = runner.invoke(app, ["tune", "tent", *SMALL, "--out", str(tmp_path), "--no-gain"])
+    assert again.exit_code == 0
+    assert "trial 0" not in again.output  # nothing is left to do
+    assert json.loads((tmp_path / "study.json").read_text()) == found
+
+
+def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, calls = studies.score, 0
+
+    def interrupted(*args: Any, **kwargs: Any) -> Score:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(studies, "score", interrupted)
+    command = ["tune", "tent", *SMALL, "--out", str(tmp_path), "--no-gain"]
+    answer = runner.invoke(app, command)
+    assert answer.exit_code == 130
+    assert "the same command goes on from there" in answer.output
+    answer = runner.invoke(app, command)
+    assert answer.exit_code == 0
+    assert calls == 3 + 4  # two were finished, the third is run again
+    assert len(json.loads((tmp_path / "study.json").read_text())["trials"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tnet"], "unknown method 'tnet': did you mean 'tent'?"),
+        (["source"], "source declares nothing to search"),
+        (["tent", "--timeout", "soon"], "'soon' is no duration"),
+        (["tent", "--images", "20"], "20 images at ratio 0.005 hold no image of gaussian_blur"),
+        (["tent", "--data", "nowhere"], "unknown data set 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_searched_is_said(arguments: list[str], said: str, tmp_path: Path) -> None:
+    answer = runner.invoke(app, ["tune", *arguments, "--out", str(tmp_path)])
+    assert said in str(answer.exception)

@@ -1,0 +1,327 @@
+"""The search: what it scores, what it tries, what it keeps when it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from midway.bench import Cell, LocalEngine, load_plan
+from midway.bench.material import Material
+from midway.methods.space import Integers, LogUniform
+from midway.tune import HELD_OUT, SCENARIOS, Findings, Score, Search, TrialRecord, held_out_plan, score, tune
+from midway.tune import study as studies
+
+SMALL: dict[str, Any] = {"scenarios": ("pure:spatter", "mixture:saturate/spatter"), "images": 20, "batch_size": 10}
+
+
+def toy(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+    """Score TENT's settings by a formula: best at lr 0.003 and 2 steps; ten rounds."""
+    settings = cells[0].settings
+    value = 80.0 - abs(settings["lr"] - 0.003) * 1000 - abs(settings["steps"] - 2)
+    for done in range(1, 11):
+        on_round(done, 10, value - 10 + done)
+    return Score(value, {"pure:spatter": value}, {"pure:spatter": {"spatter": value}})
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[Search], optuna.Study]]:
+    """Open the study of a search in the journal ``study`` of the test."""
+    with studies.open_storage(str(tmp_path / "study")) as storage:
+        yield lambda search: studies.open_study(search, storage, Material())
+
+
+@pytest.fixture
+def by_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(studies, "score", toy)
+
+
+def tried(found: Findings) -> list[tuple[dict[str, Any], float | None, str]]:
+    return [(trial.settings, trial.accuracy, trial.state) for trial in found.trials]
+
+
+def test_a_search_never_sees_what_results_are_reported_on() -> None:
+    assert SCENARIOS == (
+        "pure:speckle_noise",
+        "pure:gaussian_blur",
+        "pure:spatter",
+        "pure:saturate",
+        "outlier:gaussian_blur/speckle_noise@0.005",
+        "outlier:saturate/spatter@0.005",
+        "mixture:gaussian_blur/speckle_noise@0.5",
+        "mixture:saturate/spatter@0.5",
+    )
+    with pytest.raises(ValueError, match=r"mixture:spatter/fog: results are reported on fog, a search must not see it"):
+        Search(method="tent", scenarios=("mixture:spatter/fog",))
+    with pytest.raises(ValueError, match="source declares nothing to search; these do: bn, tent"):
+        Search(method="source")
+
+
+def test_searches_that_differ_in_anything_never_share_a_study() -> None:
+    searches = [
+        Search(method="tent"),
+        Search(method="pl"),
+        Search(method="tent", images=400),
+        Search(method="tent", seed=1),
+        Search(method="tent", batch_size=100),
+        Search(method="tent", network="resnet20"),
+        Search(method="tent", scenarios=SCENARIOS[:4]),
+    ]
+    assert len({search.name for search in searches}) == len(searches)
+    assert Search(method="tent").name == searches[0].name
+
+
+def test_defaults_left_to_the_problem_are_settled_before_they_are_tried() -> None:
+    defaults = Search(method="eata", **SMALL).defaults(Material())
+    assert defaults == {"margin": 0.4, "redundancy": 0.4, "optimizer": "adam", "lr": 1e-3, "steps": 1}
+
+
+def test_scores_are_the_numbers_of_midway_run_bit_for_bit() -> None:
+    cells = Search(method="tea", **SMALL).cells({"langevin_steps": 1, "lr": 0.01})
+    material = Material()
+    running: list[tuple[int, int, float]] = []
+    found = score(cells, [material.stream(cell) for cell in cells], material, on_round=lambda *at: running.append(at))
+    results = [outcome.result for outcome in LocalEngine().run(cells)]
+    assert found.by_stream == {result.stream: result.accuracy for result in results if result}
+    assert found.by_group == {result.stream: result.by_group for result in results if result}
+    first, all_ = running
+    assert first[:2] == (1, 2)
+    assert first[2] == fmean(result.batch_accuracies[0] for result in results if result)
+    assert all_ == (2, 2, found.accuracy)
+
+
+@pytest.mark.usefixtures("by_formula")
+def test_the_defaults_come_first_and_the_best_is_found(storage: str) -> None:
+    search = Search(method="tent", seed=3, **SMALL)
+    told: list[TrialRecord] = []
+    found = tune(search, storage=storage, trials=12, on_trial=told.append)
+    assert found.trials[0].settings == found.defaults == {"lr": 1e-3, "steps": 1}
+    assert found.default is not None
+    assert found.default.accuracy == 80.0 - 2 - 1
+    assert [trial.number for trial in told] == list(range(12))
+    assert tuple(told) == found.trials
+    assert found.best.accuracy == max(trial.accuracy for trial in found.complete if trial.accuracy)
+    assert found.gain == found.best.accuracy - 77.0 > 1.0
+    assert found.count("complete") + found.count("pruned") == 12
+    assert set(found.importance) == {"lr", "steps"}
+    assert sum(found.importance.values()) == pytest.approx(1)
+    assert tune(search, storage=storage, trials=12).trials == found.trials  # enough: nothing runs
+
+
+@pytest.mark.usefixtures("by_formula")
+def test_stopped_lost_and_resumed_is_the_same_as_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Search], optuna.Study]
+) -> None:
+    search = Search(method="tent", seed=1, **SMALL)
+    undisturbed = tune(search, storage=str(tmp_path / "one"), trials=12)
+    assert len({str(trial.settings) for trial in undisturbed.trials}) == 12  # no start draws the same again
+
+    storage, calls = str(tmp_path / "study"), 0
+
+    def interrupted(*args: Any, **kwargs: Any) -> Score:
+        nonlocal calls
+        calls += 1
+        if calls in (1, 4, 9):
+            raise KeyboardInterrupt
+        return toy(*args, **kwargs)
+
+    monkeypatch.setattr(studies, "score", interrupted)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            tune(search, storage=storage, trials=12)
+    study = opened(search)
+    study.ask().set_user_attr("process", f"{os.uname().nodename}:{ended_process()}")  # killed in the middle
+    resumed = tune(search, storage=storage, trials=12)
+    assert tried(resumed) == tried(undisturbed)
+
+
+def ended_process() -> int:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return child
+
+
+@pytest.mark.usefixtures("by_formula")
+def test_settings_that_kill_their_process_are_given_up_in_the_end(opened: Callable[[Search], optuna.Study]) -> None:
+    search = Search(method="tent", **SMALL)
+    study = opened(search)
+    gone = f"{os.uname().nodename}:{ended_process()}"
+    for attempt in range(1, 4):
+        trial = study.ask()
+        assert trial.suggest_float("lr", 1e-5, 1e-2, log=True) == 1e-3  # the defaults, every time
+        trial.set_user_attr("process", gone)
+        studies.give_up_the_dead(study)
+        assert len(study.get_trials(states=(TrialState.WAITING,))) == (attempt < 3)
+    alive = study.ask()
+    alive.set_user_attr("process", f"{os.uname().nodename}:{os.getpid()}")
+    elsewhere = study.ask()
+    elsewhere.set_user_attr("process", "another-machine:1")
+    studies.give_up_the_dead(study)
+    assert [trial.number for trial in study.get_trials(states=(TrialState.RUNNING,))] == [3, 4]
+    assert studies.taken(study.get_trials()) == 3  # the defaults, lost for good, and the two that run
+
+
+def test_bad_trials_stop_after_two_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Search], optuna.Study]
+) -> None:
+    seen: dict[float, int] = {}
+
+    def rising(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+        lr = cells[0].settings["lr"]
+        value = 50.0 if lr > 1e-3 else 70.0
+        for done in range(1, 6):
+            seen[lr] = done
+            on_round(done, 5, value)
+        return Score(value, {}, {})
+
+    monkeypatch.setattr(studies, "score", rising)
+    search = Search(method="tent", **SMALL)
+    study = opened(search)
+    for lr in (1e-4, 2e-4, 3e-4, 4e-4, 5e-3, 6e-4):
+        study.enqueue_trial({"lr": lr, "steps": 1})
+    found = tune(search, storage=str(tmp_path / "study"), trials=7)
+    assert seen.pop(5e-3) == 2
+    assert set(seen.values()) == {5}
+    assert [(trial.settings["lr"], trial.accuracy) for trial in found.trials if trial.state == "pruned"] == [(5e-3, 50)]
+    assert found.trials[5].rounds == (50.0, 50.0)
+
+
+def test_failures_are_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+        if cells[0].settings["steps"] > 1:
+            raise RuntimeError("too many steps\nand more")
+        return Score(50.0, {}, {})
+
+    monkeypatch.setattr(studies, "score", failing)
+    found = tune(Search(method="tent", **SMALL), storage=str(tmp_path / "study"), trials=8)
+    failed = [trial for trial in found.trials if trial.state == "failed"]
+    assert [trial.settings["steps"] > 1 for trial in found.trials] == [trial in failed for trial in found.trials]
+    assert {trial.failure for trial in failed} == {"RuntimeError: too many steps"}
+    assert 0 < found.count("complete") == 8 - len(failed) < 8
+
+
+def test_combinations_that_make_no_sense_are_refused_not_failed(
+    tmp_path: Path, opened: Callable[[Search], optuna.Study]
+) -> None:
+    search = Search(method="mita", **SMALL)
+    study = opened(search)
+    nonsense = {**search.defaults(Material()), "data_model": "fresh", "predictor_steps": 3, "data_model_steps": 1}
+    study.tell(study.ask(), state=TrialState.FAIL)
+    study.enqueue_trial(nonsense)
+    found = tune(search, storage=str(tmp_path / "study"), trials=2)
+    assert found.trials[1].state == "pruned"
+    assert found.trials[1].failure.startswith("refused: mita: a fresh data model goes on from the predictor")
+
+
+@pytest.mark.usefixtures("by_formula")
+def test_no_trial_begins_when_the_time_is_up(tmp_path: Path) -> None:
+    found = tune(Search(method="tent", **SMALL), storage=str(tmp_path / "study"), trials=5, seconds=0)
+    assert [trial.state for trial in found.trials] == ["waiting"]
+    with pytest.raises(ValueError, match=r"no trial of tent-\w+ is complete yet"):
+        _ = found.best
+
+
+def test_two_processes_share_a_study_and_a_killed_one_is_replaced(
+    tmp_path: Path, opened: Callable[[Search], optuna.Study]
+) -> None:
+    storage = str(tmp_path / "study")
+    search = Search(method="bn", **SMALL)
+    study = opened(search)
+    killed: list[int] = []
+
+    def kill_one(trial: TrialRecord) -> None:
+        running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        owners = [
+            int(each.user_attrs["process"].rpartition(":")[2]) for each in running if "process" in each.user_attrs
+        ]
+        if owners and not killed:
+            killed.append(owners[0])
+            os.kill(owners[0], signal.SIGKILL)
+
+    found = tune(search, storage=storage, trials=4, jobs=2, on_trial=kill_one)
+    assert killed
+    assert found.count("complete") + found.count("pruned") >= 4
+    assert found.count("failed") == found.count("running") == 0
+    expected = [outcome.result for outcome in LocalEngine().run(search.cells({}))]
+    assert found.default is not None
+    assert found.default.by_stream == {result.stream: result.accuracy for result in expected if result}
+    processes = {trial.user_attrs["process"] for trial in study.get_trials()}
+    assert len(processes) >= 2
+
+
+@pytest.mark.parametrize(("trials", "jobs"), [(0, 1), (1, 0)])
+def test_counts_below_one_are_refused(tmp_path: Path, trials: int, jobs: int) -> None:
+    with pytest.raises(ValueError, match=f"trials and jobs must be at least 1, got {trials} and {jobs}"):
+        tune(Search(method="tent", **SMALL), storage=str(tmp_path / "study"), trials=trials, jobs=jobs)
+
+
+def test_storages_that_cannot_be_opened_say_so_without_the_password(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"postgresql://me:\*\*\*@127.0.0.1:9/x\?connect_timeout=1 cannot be opened"
+    ) as caught:
+        studies.open_storage("postgresql://me:secret@127.0.0.1:9/x?connect_timeout=1").__enter__()
+    assert "secret" not in str(caught.value)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be written to"):
+        studies.open_storage(str(tmp_path / "file" / "study")).__enter__()
+    with pytest.raises(ValueError, match="oracle"):
+        studies.open_storage("oracle://me@host/x").__enter__()
+
+
+def test_without_optuna_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "midway.tune.study")
+    monkeypatch.delattr("midway.tune.study")
+    with pytest.raises(ModuleNotFoundError, match=r"searching needs Optuna: pip install 'midway\[tune\]'"):
+        tune(Search(method="tent"), storage=str(tmp_path / "study"), trials=1)
+
+
+def record(number: int, value: float, **settings: Any) -> TrialRecord:
+    return TrialRecord(number, "complete", settings, value, {"pure:spatter": value}, rounds=(value,), seconds=1.5)
+
+
+def test_the_plan_holds_defaults_and_tuned_on_held_out_streams(tmp_path: Path) -> None:
+    search = Search(method="shot", images=400)
+    defaults = search.defaults(Material())
+    trials = (record(0, 70.0, **defaults), record(1, 72.5, **(defaults | {"moves": "norm", "lr": 1.25e-05})))
+    found = Findings("shot", search.name, {}, defaults, trials, {})
+    path = tmp_path / "best.toml"
+    path.write_text(held_out_plan(search, found))
+    grid = load_plan(path)
+    assert grid.scenarios == HELD_OUT
+    assert grid.images == 400
+    assert [entry.label for entry in grid.methods] == ["shot, defaults", "shot, tuned"]
+    assert grid.methods[0].settings == {}
+    assert grid.methods[1].settings == trials[1].settings
+    assert "72.50 %, with the defaults 70.00 %" in path.read_text()
+
+    path.write_text(held_out_plan(search, Findings("shot", search.name, {}, defaults, trials[:1], {})))
+    assert [entry.label for entry in load_plan(path).methods] == ["shot, defaults"]
+    assert "The defaults are the best so far." in path.read_text()
+
+
+def test_findings_come_back_from_their_file(tmp_path: Path) -> None:
+    trials = (record(0, 70.0, lr=1e-3), record(1, 70.0, lr=2e-3), TrialRecord(2, "failed", {}, None, failure="no"))
+    found = Findings("tent", "tent-0", {"images": 4}, {"lr": 1e-3}, trials, {"lr": 1.0})
+    found.save(tmp_path / "new" / "study.json")
+    assert Findings.load(tmp_path / "new" / "study.json") == found
+    assert found.best.number == 0  # of equals the first: a change must earn its place
+
+
+def test_spaces_are_asked_for_as_optuna_has_them() -> None:
+    fixed = optuna.trial.FixedTrial({"lr": 0.01, "steps": 3})
+    ask: Callable[..., Any] = studies.suggest
+    assert ask(fixed, "lr", LogUniform(1e-3, 1e-1)) == 0.01
+    assert ask(fixed, "steps", Integers(1, 4)) == 3
+    assert fixed.distributions["lr"] == optuna.distributions.FloatDistribution(1e-3, 1e-1, log=True)
+    assert fixed.distributions["steps"] == optuna.distributions.IntDistribution(1, 4)
