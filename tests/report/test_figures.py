@@ -261,8 +261,8 @@ def test_corrections_are_outliers_that_only_the_second_method_knows() -> None:
     assert found.cases[0].wrong_confidence == pytest.approx(1 / (1 + np.exp(-3)))
     assert found.cases[0].picture[0, 0, 0] == pytest.approx(4 / 255)
     shown = written(draw_corrections(found))
-    assert {"TENT: dog 95%", "MITA: cat 99%"} <= shown
-    assert any("corrects: 2 of 4 (1 the other way round)" in text for text in shown)
+    assert {"dog 95%", "cat 99%"} <= shown
+    assert any("TENT says (grey), MITA says (in colour)\nMITA corrects 2 of 4, and spoils 1" in text for text in shown)
     assert len(find_corrections(stream, wrong, right, ["cat", "dog"], at_most=1).cases) == 1
     assert draw_corrections(find_corrections(stream, right, right, ["cat", "dog"])).axes
 

@@ -88,7 +88,7 @@ def tune(
         save(draw_importance(found.importance), folder / "importance")
     console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / 'study.json'}", soft_wrap=True)
     if running := found.count("running"):
-        console.print(f"{running} trials are still running elsewhere; run this again for the final word.")
+        console.print(f"Still running elsewhere: {running}. Run this again for the final word.")
     elif found.best.settings == found.defaults:
         console.print("The defaults are the best so far: there is no gain to measure.")
     elif gain:

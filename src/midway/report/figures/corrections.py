@@ -149,33 +149,38 @@ def stored_corrections(
 
 @styled
 def draw_corrections(found: Corrections, *, across: int = 6) -> Figure:
-    """Draw the cases: the image, its class, and both answers with their confidence."""
-    shown = dict(zip(("baseline", "method"), (title(*found.baseline), title(*found.method)), strict=True))
-    colour = looks(dict((found.baseline, found.method)))
+    """Draw the cases: the image, its class, and both answers with their confidence, the right one in colour."""
+    baseline, method = title(*found.baseline), title(*found.method)
+    colour = looks(dict((found.baseline, found.method)))[found.method[0]].colour
     tile = PAGE / across
-    across = max(3, min(across, len(found.cases)))
+    across = max(4, min(across, len(found.cases)))
     down = max(1, -(-len(found.cases) // across))
-    figure = new_figure(tile * across, down * (tile + 0.42) + 0.25, padding=(0.03, 0.03))
-    grid = figure.subplots(down, across, squeeze=False).flat
-    for axes in grid:
+    figure = new_figure(tile * across, down * (tile + 0.5) + 0.35, padding=(0.03, 0.03))
+    grid = figure.subplots(down, across, squeeze=False)
+    for axes in grid.flat:
         axes.set_axis_off()
-    for axes, case in zip(figure.axes, found.cases, strict=False):
+    for axes, case in zip(grid.flat, found.cases, strict=False):
         axes.set_axis_on()
         draw_tile(axes, case.picture)
-        axes.set_title(case.truth, fontsize=8, weight="bold", pad=3)
-        lines = (
-            (f"{shown['baseline']}: {case.wrong} {case.wrong_confidence:.0%}", FAINT, -4),
-            (f"{shown['method']}: {case.truth} {case.right_confidence:.0%}", colour[found.method[0]].colour, -14),
-        )
-        for text, ink, drop in lines:
-            axes.annotate(
-                text, (0.5, 0), (0, drop), "axes fraction", textcoords="offset points", ha="center", va="top",
-                fontsize=6.5, color=ink,
-            )  # fmt: skip
-        axes.set_xlabel(" \n ", fontsize=6.5)  # room for the two lines
+        axes.set_title(case.truth, weight="bold", pad=3)
+        said = ((case.wrong, case.wrong_confidence, FAINT, -4), (case.truth, case.right_confidence, colour, -14))
+        for answer, confidence, ink, drop in said:
+            note = axes.annotate(
+                f"{answer} {confidence:.0%}",
+                (0.5, 0),
+                (0, drop),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                ha="center",
+                va="top",
+                fontsize=7,
+                color=ink,
+            )
+            note.set_in_layout(False)
+        axes.set_xlabel(" \n ", fontsize=7, labelpad=6)  # room for the two lines
     heading = (
-        f"{words(found.group)} outliers that {shown['method']} corrects: {found.corrected} of {found.images} "
-        f"({found.spoiled} the other way round)"
+        f"{words(found.group)} outliers: {baseline} says (grey), {method} says (in colour)\n"
+        f"{method} corrects {found.corrected} of {found.images}, and spoils {found.spoiled}"
     )
     figure.suptitle(heading, fontsize=8, color=INK, x=0.01, ha="left")
     return figure

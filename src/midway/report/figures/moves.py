@@ -103,7 +103,7 @@ def draw_moves(moves: Sequence[Move], *, times: float = 3, across: int = 3) -> F
             draw_tile(axes, picture)
             if column == 0:
                 axes.set_title(words(move.shift), loc="left", fontsize=7.5, pad=2)
-    figure.suptitle(_heading(times), fontsize=8, color=INK, x=0.005, ha="left", va="top", y=0.995)
+    figure.suptitle(_heading(times), fontsize=8, color=INK, x=0.005, ha="left")
     return figure
 
 
@@ -126,7 +126,7 @@ def draw_severities(moves: Sequence[Move], *, times: float = 3) -> Figure:
                 axes.set_ylabel(words(move.shift), rotation=0, ha="right", va="center", labelpad=4, fontsize=7)
             if row == 0 and column == 1:
                 axes.set_title(f"severity {move.severity}", fontsize=7.5, pad=3)
-    figure.suptitle(_heading(times), fontsize=8, color=INK, x=0.005, ha="left", va="top", y=0.995)
+    figure.suptitle(_heading(times), fontsize=8, color=INK, x=0.005, ha="left")
     return figure
 
 

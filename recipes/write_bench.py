@@ -1,0 +1,110 @@
+"""Run every table of the paper at a small budget on the embedded default and write docs/bench.md from what comes out.
+
+    python recipes/write_bench.py --budget 2m
+
+The tables show that the bench works from end to end; the results are in docs/results.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from midway.bench import read_records
+from midway.bench.outcome import numbers
+
+PAGE = Path("docs/bench.md")
+SUITES = ("outlier", "mixture", "pure", "sweep", "ablation")
+
+INTRODUCTION = """\
+# The bench
+
+`midway run` compares any methods on any streams; `midway paper` runs the tables of the MITA paper and sets its numbers
+beside ours. Both go on where they were stopped. This page is made by `python recipes/write_bench.py`: every table at a
+budget of a few minutes, on the embedded network and images, to show the bench at work. With so few images the numbers
+say little; those that count are in [results.md](results.md).
+"""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A command that ran, and how long it took."""
+
+    command: list[str]
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"    midway {' '.join(self.command)}\n\nIt took {self.seconds:.0f} s on this machine's two cores."
+
+
+def midway(*arguments: str) -> Timed:
+    """Run the command line in a process of its own."""
+    started = time.perf_counter()
+    program = "from midway.cli import main; main()"
+    subprocess.run([sys.executable, "-c", program, *arguments], check=True)
+    return Timed(list(arguments), time.perf_counter() - started)
+
+
+def suite_section(name: str, budget: str) -> str:
+    """Run one table of the paper and return it as a section."""
+    folder = Path("runs/bench") / name
+    ran = midway("paper", name, "--budget", budget, "--jobs", "2", "--out", str(folder))
+    table = (folder / "table.md").read_text().replace("\n## ", "\n### ").removeprefix("## ")
+    return f"## {name.capitalize()}\n\n{ran}\n\n### {table}"
+
+
+def complexity_section(network: str, images: int, methods: str) -> str:
+    """Measure the cost of methods on a network and return it as a section."""
+    folder = Path("runs/bench/complexity")
+    options = ("--network", network, "--images", str(images), "--methods", methods)
+    ran = midway("paper", "complexity", *options, "--out", str(folder))
+    table = (folder / "table.md").read_text().replace("\n## ", "\n### ").removeprefix("## ")
+    return f"## Complexity\n\n{ran}\n\n### {table}"
+
+
+def jobs_section(images: int) -> str:
+    """Run one plan with one job and with two; say whether the numbers are the same and how the times compare."""
+    plan = ("--methods", "bn,tent,eata", "--scenarios", "pure:fog,pure:snow,pure:frost", "--images", str(images))
+    with tempfile.TemporaryDirectory() as place:
+        folders = [Path(place) / f"jobs{jobs}" for jobs in (1, 2)]
+        one, two = (
+            midway("run", *plan, "--jobs", str(jobs), "--out", str(folder))
+            for jobs, folder in zip((1, 2), folders, strict=True)
+        )
+        kept = [{r.cell.key: numbers(r.result) for r in read_records(f) if r.result is not None} for f in folders]
+    same = "the same numbers, bit for bit" if kept[0] == kept[1] else "DIFFERENT numbers"
+    return (
+        f"## One job and two\n\n    midway run {' '.join(plan)} --jobs 1\n\n{len(kept[0])} cells, starting"
+        f" processes included: one job took {one.seconds:.0f} s, two jobs {two.seconds:.0f} s,"
+        f" {one.seconds / two.seconds:.2f} times faster, with {same}.\n"
+    )
+
+
+def main() -> None:
+    """Run everything and write the page, section by section."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--budget", default="2m", help="for each table")
+    parser.add_argument("--network", default="wrn28_10", help="of the complexity table")
+    parser.add_argument("--images", type=int, default=200, help="of the complexity table, and a cell of the jobs")
+    parser.add_argument("--methods", default="source,tent,lame,tea,mita", help="of the complexity table")
+    options = parser.parse_args()
+    sections: list[Callable[[], str]] = [
+        partial(jobs_section, options.images),
+        *(partial(suite_section, name, options.budget) for name in SUITES),
+        partial(complexity_section, options.network, options.images, options.methods),
+    ]
+    parts = [INTRODUCTION]
+    for section in sections:
+        parts.append(section())
+        PAGE.write_text("\n".join(parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
