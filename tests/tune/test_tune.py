@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -238,17 +243,24 @@ def test_two_processes_share_a_study_and_a_killed_one_is_replaced(
     search = Search(method="bn", **SMALL)
     study = opened(search)
     killed: list[int] = []
+    over = threading.Event()
 
-    def kill_one(trial: TrialRecord) -> None:
-        running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        owners = [
-            int(each.user_attrs["process"].rpartition(":")[2]) for each in running if "process" in each.user_attrs
-        ]
-        if owners and not killed:
-            killed.append(owners[0])
-            os.kill(owners[0], signal.SIGKILL)
+    def kill_one() -> None:
+        while not killed and not over.wait(0.005):
+            running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            for owner in [each.user_attrs["process"] for each in running if "process" in each.user_attrs][:1]:
+                time.sleep(0.05)  # in the midst of its work: whoever dies writing blocks the journal for half a minute
+                with contextlib.suppress(ProcessLookupError):  # it ended first
+                    os.kill(int(owner.rpartition(":")[2]), signal.SIGKILL)
+                    killed.append(owner)
 
-    found = tune(search, storage=storage, trials=4, jobs=2, on_trial=kill_one)
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    try:
+        found = tune(search, storage=storage, trials=4, jobs=2)
+    finally:
+        over.set()
+        killer.join()
     assert killed
     assert found.count("complete") + found.count("pruned") >= 4
     assert found.count("failed") == found.count("running") == 0
@@ -257,6 +269,22 @@ def test_two_processes_share_a_study_and_a_killed_one_is_replaced(
     assert found.default.by_stream == {result.stream: result.accuracy for result in expected if result}
     processes = {trial.user_attrs["process"] for trial in study.get_trials()}
     assert len(processes) >= 2
+
+
+def test_a_trial_that_is_lost_before_it_drew_its_settings_keeps_those_it_was_queued_with(
+    opened: Callable[[Search], optuna.Study],
+) -> None:
+    study = opened(Search(method="tent", **SMALL))
+    lost = study.ask()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    lost.set_user_attr("process", f"{socket.gethostname()}:{gone.pid}")
+    studies.give_up_the_dead(study)
+    again = study.ask(
+        {name: optuna.distributions.FloatDistribution(1e-9, 1.0) for name in study.user_attrs["defaults"]}
+    )
+    assert again.user_attrs["retry_of"] == lost.number
+    assert again.params == study.user_attrs["defaults"]
 
 
 @pytest.mark.parametrize(("trials", "jobs"), [(0, 1), (1, 0)])

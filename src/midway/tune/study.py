@@ -268,10 +268,14 @@ def give_up_the_dead(study: optuna.Study) -> None:
 
 
 def _try_again(study: optuna.Study, trial: FrozenTrial, *, count: bool = True) -> None:
-    """Queue the settings of a lost trial, unless they were lost too often."""
+    """Queue the settings of a lost trial, unless they were lost too often.
+
+    One that was queued and lost before it had drawn its settings still has those it was queued with.
+    """
     attempt = int(trial.user_attrs.get("attempt", 1)) + count
     if attempt <= ATTEMPTS:
-        study.enqueue_trial(trial.params, user_attrs={"attempt": attempt, "retry_of": trial.number})
+        settings = trial.system_attrs.get("fixed_params", {}) | trial.params
+        study.enqueue_trial(settings, user_attrs={"attempt": attempt, "retry_of": trial.number})
 
 
 def _retried(trials: Sequence[FrozenTrial]) -> set[int]:
