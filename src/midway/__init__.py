@@ -34,6 +34,7 @@ from midway.methods import (
     Source,
     Tent,
     adapt,
+    kindred,
 )
 from midway.sampling import sample_images
 
@@ -64,6 +65,7 @@ __all__ = [
     "data",
     "evaluate",
     "functional",
+    "kindred",
     "methods",
     "metrics",
     "models",

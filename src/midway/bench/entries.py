@@ -9,6 +9,7 @@ from typing import Any
 
 from midway import methods
 from midway.bench.cell import as_tuple
+from midway.methods.registry import STATISTICS
 from midway.suggest import unknown
 from midway.testing import tiny_network
 
@@ -35,8 +36,10 @@ class Entry:
             SettingError: The method or a setting is unknown, or the method refuses a value.
         """
         settings = {key: as_tuple(value) for key, value in settings.items()}
+        if settings.get(STATISTICS, "") is None:  # the method's own, as if nothing were said
+            del settings[STATISTICS]
         try:
-            known = methods.hyperparameters(name)
+            known = {*methods.hyperparameters(name), STATISTICS}
         except ValueError as error:
             raise SettingError(str(error), "name") from error
         for setting in settings:

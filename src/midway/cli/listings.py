@@ -51,9 +51,17 @@ def show_method(name: Annotated[str, typer.Argument(help="A name that `midway me
     facts = ("paradigm", "uses other images", "aligns each image", "moves", "answer", "passes a batch", "needs")
     console.print(_table(("", ""), [(fact, row[fact]) for fact in facts], header=False))
     texts = describe.arguments_of(method)
-    settings = [(key, default.replace("), ", ")\n"), texts[key]) for key, default in describe.defaults_of(name).items()]
+    settings = [
+        (key, default.replace("), ", ")\n"), str(method.search_space.get(key, "-")), texts.get(key, ""))
+        for key, default in describe.defaults_of(name).items()
+    ]
     if settings:
-        console.print(_table(("hyper-parameter", "default", "what it is, and where the default is from"), settings))
+        columns = ("hyper-parameter", "default", "searched", "what it is, and where the default is from")
+        console.print(_table(columns, settings))
+    console.print(
+        'Every method also takes statistics="kindred": each image is normalised by the images of its batch like it.',
+        highlight=False,
+    )
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, header: bool = True) -> Table:

@@ -6,6 +6,7 @@ from midway.methods.dua import DUA
 from midway.methods.eata import EATA
 from midway.methods.episodic import Episodic
 from midway.methods.guarded import Guarded
+from midway.methods.kinship import kindred
 from midway.methods.lame import LAME
 from midway.methods.memo import MEMO
 from midway.methods.mita import MITA
@@ -42,6 +43,7 @@ __all__ = [
     "adapt",
     "find",
     "hyperparameters",
+    "kindred",
     "names",
     "register",
 ]

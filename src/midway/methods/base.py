@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.methods.descent import descend
+from midway.methods.kinship import is_kindred
 from midway.methods.normalization import uses_batch_statistics
 from midway.methods.problem import Problem
 from midway.methods.space import SearchSpace, search_over
@@ -62,6 +63,8 @@ class _Sealed(ABCMeta):
             bound.apply_defaults()
             given = list(bound.arguments.items())
             method._given = {name: _noted(value) for name, value in given[2:]}  # without self and the model
+            if isinstance(model := getattr(method, "model", None), nn.Module) and is_kindred(model):
+                method._given |= {"statistics": "kindred"}
             method._source = method.snapshot()
         return method
 
@@ -73,7 +76,8 @@ class Method(nn.Module, metaclass=_Sealed):
     with keyword-only hyper-parameters and ``step``; it lists in ``evolving`` the attributes that change from batch to
     batch besides the tensors of its modules (optimisers, generators, moving averages, replay buffers). In return it
     gets exact ``reset``, ``snapshot`` and ``state_dict``, and the contract of ``midway.testing`` checks them. What
-    ``midway tune`` may try for its hyper-parameters stands in ``search_space``.
+    ``midway tune`` may try for its hyper-parameters stands in ``search_space``. A method that mixes the source's
+    statistics into those of BatchNorm layers says so in ``uses_source_statistics``.
 
     Args:
         model: Any classifier from float images in [0, 1], (N, C, H, W), to logits (N, classes). It is copied, never
@@ -106,6 +110,7 @@ class Method(nn.Module, metaclass=_Sealed):
     about: ClassVar[About]
     evolving: ClassVar[tuple[str, ...]] = ()
     search_space: ClassVar[SearchSpace] = search_over()
+    uses_source_statistics: ClassVar[bool] = False
     _given: dict[str, Any]
     _source: dict[str, Any]
 
@@ -263,12 +268,14 @@ class Method(nn.Module, metaclass=_Sealed):
         extra = theirs["_extra_state"]
         if extra["method"] != self.about.name:
             raise ValueError(f"the state is of {extra['method']}, this is {self.about.name}.")
-        for name, value in self._given.items():
-            if (given := extra["hyperparameters"].get(name)) != repr(value):
-                raise ValueError(f"the state is of {name}={given}, this method has {name}={value!r}.")
-        mine = super().state_dict()
-        if not same_structure(mine, theirs):
-            differing = sorted(key for key in mine.keys() ^ theirs.keys())[:3]
+        mine = {name: repr(value) for name, value in self._given.items()}
+        theirs_given = extra["hyperparameters"]
+        for name in [*mine, *(name for name in theirs_given if name not in mine)]:
+            if (given := theirs_given.get(name)) != mine.get(name):
+                raise ValueError(f"the state is of {name}={given}, this method has {name}={mine.get(name)}.")
+        state = super().state_dict()
+        if not same_structure(state, theirs):
+            differing = sorted(key for key in state.keys() ^ theirs.keys())[:3]
             detail = f"keys differ ({', '.join(differing)}, ...)" if differing else "shapes differ"
             raise ValueError(f"the state does not fit {self!r}: {detail}.")
 

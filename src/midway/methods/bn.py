@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.methods.base import About, Method
-from midway.methods.normalization import use_batch_statistics, use_prior_statistics
+from midway.methods.normalization import use_batch_statistics, use_prior_statistics, uses_batch_statistics
 from midway.methods.space import Choice, search_over
 
 
@@ -46,7 +46,7 @@ class BN(Method):
         if prior < 0:
             raise ValueError(f"prior must be 0 or a number of images, got {prior}.")
         changed = use_batch_statistics(self.model) if prior == 0 else use_prior_statistics(self.model, prior)
-        if not changed:
+        if not changed and (prior or not uses_batch_statistics(self.model)):
             warnings.warn(
                 "BN changes nothing here: the model has no layer with running statistics (BatchNorm). "
                 "Use a method that moves weights, such as tent.",

@@ -64,6 +64,7 @@ class DUA(Method):
         needs=("BatchNorm",),
     )
     evolving = ("adapted_images", "randomness")
+    uses_source_statistics = True
     search_space = search_over(
         momentum=LogUniform(0.01, 0.5),
         decay=Uniform(0.8, 0.99),

@@ -81,6 +81,7 @@ class MEMO(Method):
         aligns_each_image=True,
     )
     evolving = ("randomness",)
+    uses_source_statistics = True
     search_space = search_over(
         lr=LogUniform(5e-4, 5e-2),
         steps=Integers(1, 3),

@@ -8,10 +8,14 @@ from typing import Any, TypeVar
 from torch import nn
 
 from midway.methods.base import Method
+from midway.methods.kinship import kindred
 from midway.suggest import unknown
 
 _METHODS: dict[str, type[Method]] = {}
 M = TypeVar("M", bound=type[Method])
+
+STATISTICS = "statistics"
+"""What every method can be given besides its own hyper-parameters: whose statistics BatchNorm layers use."""
 
 
 def register(method: M) -> M:
@@ -77,10 +81,11 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
         method: A name that ``midway methods`` lists.
-        **settings: Hyper-parameters of the method; the rest keep their defaults.
+        **settings: Hyper-parameters of the method; the rest keep their defaults. Every method also takes
+            ``statistics="kindred"``: BatchNorm layers then normalise each image by its kin (see ``midway.kindred``).
 
     Raises:
-        ValueError: The method is unknown.
+        ValueError: The method is unknown, or the statistics are.
         TypeError: A hyper-parameter is unknown. Both messages list the valid names and the nearest match.
 
     Example:
@@ -88,8 +93,18 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
         Tent(CifarResNet, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before')
     """
-    known = hyperparameters(method)
+    known = {*hyperparameters(method), STATISTICS}
     for setting in settings:
         if setting not in known:
             raise TypeError(unknown(f"hyper-parameter of {method}", setting, known))
-    return find(method)(model, **settings)
+    statistics = settings.pop(STATISTICS, None)
+    if statistics not in (None, "kindred"):
+        raise ValueError(f"statistics must be 'kindred', or None for the method's own, got {statistics!r}.")
+    if statistics is None or isinstance(model, Method):  # an adapted model is refused below
+        return find(method)(model, **settings)
+    if find(method).uses_source_statistics or settings.get("prior"):
+        raise ValueError(
+            f"{method} mixes in the source's statistics, which kindred statistics replace: leave statistics out"
+            f"{' or prior at 0' if settings.get('prior') else ''}."
+        )
+    return find(method)(kindred(model), **settings)
