@@ -63,7 +63,7 @@ def suite_section(name: str, budget: str) -> str:
 def complexity_section(network: str, images: int, methods: str) -> str:
     """Measure the cost of methods on a network and return it as a section."""
     folder = Path("runs/bench/complexity")
-    options = ("--network", network, "--images", str(images), "--methods", methods)
+    options = ["--network", network, "--images", str(images), *(["--methods", methods] if methods else [])]
     ran = midway("paper", "complexity", *options, "--out", str(folder))
     table = (folder / "table.md").read_text().replace("\n## ", "\n### ").removeprefix("## ")
     return f"## Complexity\n\n{ran}\n\n### {table}"
@@ -92,11 +92,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", default="2m", help="for each table")
     parser.add_argument("--network", default="wrn28_10", help="of the complexity table")
-    parser.add_argument("--images", type=int, default=200, help="of the complexity table, and a cell of the jobs")
-    parser.add_argument("--methods", default="source,tent,lame,tea,mita", help="of the complexity table")
+    parser.add_argument("--images", type=int, default=10, help="of the complexity table; its counts are by the image")
+    parser.add_argument("--methods", default="", help="of the complexity table [default: all]")
+    parser.add_argument("--images-a-job", type=int, default=1000, help="of each cell that compares one job and two")
     options = parser.parse_args()
     sections: list[Callable[[], str]] = [
-        partial(jobs_section, options.images),
+        partial(jobs_section, options.images_a_job),
         *(partial(suite_section, name, options.budget) for name in SUITES),
         partial(complexity_section, options.network, options.images, options.methods),
     ]

@@ -14,7 +14,8 @@ import midway
 from midway.bench import Cell, Grid, work
 from midway.bench.estimate import Estimate
 from midway.bench.evaluate import Result
-from midway.bench.material import Material, Picked, arranged, load_network
+from midway.bench.material import Material, Picked, arranged
+from midway.bench.networks import load_network
 from midway.bench.outcome import numbers
 from midway.data import ImageSet
 from midway.methods import About, Method

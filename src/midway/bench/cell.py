@@ -17,8 +17,8 @@ class Cell:
         method: Name of the method.
         label: What tables call it.
         settings: Every hyper-parameter of the method, defaults included.
-        network: What ``midway.models.load`` takes, ``architecture@file``, or an architecture for untrained weights.
-        weights: Which weights these are: a digest of their file, or ``"untrained"``.
+        network: See ``midway.bench.networks.load_network``.
+        weights: Which weights these are: a digest of them or of their file, or ``"untrained"``.
         data: Name of the data set.
         root: Its folder; None for the usual place.
         images: Use at most this many; None for all.
@@ -63,10 +63,18 @@ class Cell:
         content = asdict(self)
         for name in ("label", "module", "network"):
             del content[name]
-        architecture, at, _ = self.network.partition("@")
-        content["architecture"] = architecture if at or not Path(self.network).is_absolute() else "read off the file"
+        content["architecture"] = self._architecture
         text = json.dumps(content, sort_keys=True, default=repr)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def _architecture(self) -> str:
+        """Name the network without saying where it lies."""
+        before, _, function = self.network.rpartition(":")
+        if before.endswith(".py"):
+            return f"{Path(before).name}:{function}"
+        architecture, at, _ = self.network.partition("@")
+        return architecture if at or not Path(self.network).is_absolute() else "read off the file"
 
     @property
     def stream_key(self) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.bench.cell import Cell
+from midway.bench.networks import load_network
 from midway.bench.plan import DOMAIN_SETS
 from midway.data import CorruptedImages, ImageArray, ImageSet
 from midway.streams import Scenario, Stream, build
@@ -138,24 +139,6 @@ class Picked:
 
     def __getitem__(self, index: Any, /) -> Any:
         return self.images[self.places[index]]
-
-
-def load_network(name: str, classes: int) -> nn.Module:
-    """Load a network as a plan names it.
-
-    Args:
-        name: A card's name, a checkpoint file, ``architecture@file``, or an architecture: its weights are then
-            untrained, always the same.
-        classes: Number of classes, where the name does not settle it.
-    """
-    architecture, at, file = name.partition("@")
-    if at:
-        return midway.models.load(file, architecture=architecture, classes=classes)
-    if name in midway.models.ARCHITECTURES:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return midway.models.create(name, classes=classes).eval()
-    return midway.models.load(name)
 
 
 class InBf16(nn.Module):

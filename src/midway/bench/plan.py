@@ -14,7 +14,7 @@ import torch
 import midway
 from midway.bench.cell import Cell
 from midway.bench.entries import Entry, SettingError, parse_entries
-from midway.checksum import file_digest
+from midway.bench.networks import absolute, weights_of
 from midway.data import ALL_CORRUPTIONS
 from midway.methods.precision import use_bf16
 from midway.streams import Scenario, expand
@@ -120,7 +120,7 @@ class Grid:
                 method=entry.name,
                 label=entry.label,
                 settings=entry.complete_settings(seed),
-                network=_absolute(network),
+                network=absolute(network),
                 weights=weights[network],
                 data=name,
                 root=root,
@@ -192,28 +192,10 @@ def _refuse_twins(cells: Sequence[Cell]) -> None:
 
 
 def _weights(network: str) -> str:
-    """Say which weights a network has; the same file at another place is the same."""
-    if (card := {card.name: card for card in midway.models.cards()}.get(network)) is not None:
-        return card.sha256[:16]
-    architecture, at, file = network.partition("@")
-    if at and architecture not in midway.models.ARCHITECTURES:
-        raise PlanError(unknown("architecture", architecture, midway.models.ARCHITECTURES), "networks")
-    path = Path(file if at else network).expanduser()
-    if path.is_file():
-        return file_digest(path)[:16]
-    if at:
-        raise PlanError(f"there is no file {path} for {network}.", "networks")
-    if network in midway.models.ARCHITECTURES:
-        return "untrained"
-    valid = [*(card.name for card in midway.models.cards()), *midway.models.ARCHITECTURES]
-    raise PlanError(unknown("network", network, valid) + " There is no such file either.", "networks")
-
-
-def _absolute(network: str) -> str:
-    """Name files by their full path: a worker may run elsewhere."""
-    architecture, at, file = network.partition("@")
-    path = Path(file if at else network).expanduser()
-    return f"{architecture}{at}{path.resolve()}" if at else str(path.resolve()) if path.is_file() else network
+    try:
+        return weights_of(network)
+    except ValueError as error:
+        raise PlanError(str(error), "networks") from error
 
 
 def _data_set(text: str, root: str | None) -> tuple[str, str | None]:

@@ -43,8 +43,11 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise PlanError(f"{path}:{line}: {what}: this is not TOML; put words in quotes, lists in [ ].") from error
 
 
-def load_plan(path: Path) -> Grid:
+def load_plan(path: Path | str) -> Grid:
     r"""Read and check a plan.
+
+    Args:
+        path: A TOML file.
 
     Raises:
         PlanError: ``file:line: what is wrong, what to do``.
@@ -59,6 +62,7 @@ def load_plan(path: Path) -> Grid:
         ...     [entry.name for entry in load_plan(plan).methods]
         ['source', 'bn']
     """
+    path = Path(path)
     content = read_plan(path)
     try:
         grid = Grid.from_dict(content)

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import nn
 
 import midway
-from midway.bench.material import load_network
+from midway.bench.networks import load_network
 from midway.report.stored_run import StoredRun, read_run
 from midway.suggest import unknown
 

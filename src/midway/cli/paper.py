@@ -18,7 +18,7 @@ from midway.bench import Grid, LocalEngine, Record, Store, paper, run
 from midway.bench.budget import Fit, fit, read_duration
 from midway.bench.complexity import measure_complexity
 from midway.bench.estimate import Estimate
-from midway.bench.material import load_network
+from midway.bench.networks import load_network
 from midway.bench.suites import Suite, suite
 from midway.cli.progress import ProgressLine, RunProgress
 from midway.report import to_rich

@@ -42,7 +42,11 @@ def run(
     plan: Annotated[Path | None, typer.Argument(help="A TOML file; flags go before what it says.")] = None,
     methods: Annotated[str | None, typer.Option(help='Such as "tent,tea(steps=4),mita".')] = None,
     networks: Annotated[
-        str | None, typer.Option(help="Names, files or architecture@file, by commas (default: wrn16_2.cifar10).")
+        str | None,
+        typer.Option(
+            help="Names, checkpoints, architecture@checkpoint, or file.py:function for one of your own, by commas "
+            "(default: wrn16_2.cifar10)."
+        ),
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="Data sets, by commas; name@folder has its own root (default: cifar10-mini).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections import deque
@@ -16,7 +17,8 @@ from torch import nn
 
 import midway
 from midway.bench.cell import Cell
-from midway.bench.material import Material, load_network
+from midway.bench.material import Material
+from midway.bench.networks import FROM_FILES, load_network
 from midway.bench.outcome import Failure, Outcome, environment
 from midway.bench.work import OnBatch, work
 from midway.data import ImageSet
@@ -39,9 +41,10 @@ class RayEngine:
     """Runs cells on a Ray cluster, or on this machine as a cluster of one.
 
     A cell is a task. Data sets and networks are loaded once, here, and put into the object store; the nodes need
-    midway, but neither data nor weights, except for images in files, which are read where their paths lead. Cells use
-    as many threads as their plan says, so the numbers are those of the local engine. A task whose worker or node dies
-    is started again elsewhere; outcomes come back one a cell, whatever was started how often.
+    midway and what networks of one's own import, but neither data nor weights, except for images in files, which are
+    read where their paths lead. Cells use as many threads as their plan says, so the numbers are those of the local
+    engine. A task whose worker or node dies is started again elsewhere; outcomes come back one a cell, whatever
+    was started how often.
 
     Args:
         address: Of a running cluster, ``"auto"`` for the one this machine belongs to; None starts one here. A
@@ -216,6 +219,8 @@ class Shelf:
 
         def make_network(name: str, classes: int) -> nn.Module:
             loaded = load_network(name, classes)
+            for module in [module for key, module in sys.modules.items() if key.startswith(FROM_FILES)]:
+                ray.cloudpickle.register_pickle_by_value(module)  # the file need not be on the nodes
             shelf.networks[name, classes] = ray.put(loaded)
             return loaded
 

@@ -1,0 +1,165 @@
+"""Networks as plans name them: cards, checkpoints, architectures, and functions of your own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch import nn
+
+import midway
+from midway.checksum import file_digest
+from midway.suggest import unknown
+
+FROM_FILES = "midway_networks_"
+"""How the names begin under which files with networks are imported."""
+
+
+def load_network(name: str, classes: int) -> nn.Module:
+    """Load a network as a plan names it.
+
+    Args:
+        name: A card's name, a checkpoint file, ``architecture@file``, an architecture (its weights are then untrained,
+            always the same), or a function of yours without arguments that returns a classifier: ``module:function``
+            or ``path/to/file.py:function``.
+        classes: Number of classes, where the name does not settle it.
+
+    Example:
+        >>> from midway.bench.networks import load_network
+        >>> type(load_network("resnet20", 10)).__name__, type(load_network("midway.testing:tiny_network", 10)).__name__
+        ('CifarResNet', 'Sequential')
+    """
+    if (function := _function(name)) is not None:
+        with _always_the_same():
+            try:
+                made = function()
+            except Exception as error:
+                raise ValueError(f"network {name}: calling it failed ({type(error).__name__}: {error}).") from error
+        if not isinstance(made, nn.Module):
+            raise TypeError(f"{name} returned a {type(made).__name__}, not a torch.nn.Module.")
+        return made.eval()
+    architecture, at, file = name.partition("@")
+    if at:
+        return midway.models.load(file, architecture=architecture, classes=classes)
+    if name in midway.models.ARCHITECTURES:
+        with _always_the_same():
+            return midway.models.create(name, classes=classes).eval()
+    return midway.models.load(name)
+
+
+def weights_of(name: str) -> str:
+    """Say which weights a network has; the same weights at another place are the same.
+
+    Raises:
+        ValueError: There is no such network.
+
+    Example:
+        >>> from midway.bench.networks import weights_of
+        >>> weights_of("resnet20"), len(weights_of("wrn16_2.cifar10"))
+        ('untrained', 16)
+    """
+    if (card := {card.name: card for card in midway.models.cards()}.get(name)) is not None:
+        return card.sha256[:16]
+    if (function := _function(name)) is not None:
+        return _digest(load_network(name, 0), inspect.getsourcefile(function))
+    architecture, at, file = name.partition("@")
+    if at and architecture not in midway.models.ARCHITECTURES:
+        raise ValueError(unknown("architecture", architecture, midway.models.ARCHITECTURES))
+    path = Path(file if at else name).expanduser()
+    if path.is_file():
+        return file_digest(path)[:16]
+    if at:
+        raise ValueError(f"there is no file {path} for {name}.")
+    if name in midway.models.ARCHITECTURES:
+        return "untrained"
+    valid = [*(card.name for card in midway.models.cards()), *midway.models.ARCHITECTURES]
+    raise ValueError(
+        unknown("network", name, valid) + " There is no such file either; "
+        "a network of your own is written as module:function or path/to/file.py:function."
+    )
+
+
+def absolute(name: str) -> str:
+    """Name checkpoints by their full path: a worker may run elsewhere. Functions keep the names they were given.
+
+    Example:
+        >>> from midway.bench.networks import absolute
+        >>> absolute("wrn16_2.cifar10")
+        'wrn16_2.cifar10'
+    """
+    if name.rpartition(":")[0].endswith(".py"):
+        return name
+    architecture, at, file = name.partition("@")
+    path = Path(file if at else name).expanduser()
+    return f"{architecture}{at}{path.resolve()}" if at else str(path.resolve()) if path.is_file() else name
+
+
+def _function(name: str) -> Callable[..., object] | None:
+    """Return the function that a name stands for; None if it is no such name."""
+    before, colon, wanted = name.rpartition(":")
+    in_file = before.endswith(".py")
+    if not colon or not wanted.isidentifier() or (not in_file and ("@" in name or Path(name).expanduser().is_file())):
+        return None
+    module = _from_file(Path(before).expanduser()) if in_file else _imported(before, name)
+    function: object = getattr(module, wanted, None)
+    if not callable(function):
+        here = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise ValueError(unknown(f"function of {before}", wanted, here))
+    return function
+
+
+def _imported(module: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except (ImportError, TypeError) as error:  # TypeError: a path that is taken for a relative import
+        raise ValueError(
+            f"network {name}: {module} cannot be imported ({error}). For a file, write path/to/file.py:function."
+        ) from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    """Import a file by its path, once a process as long as it stays as it is; what lies beside it can be imported."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path} with networks.")
+    path = path.resolve()
+    name = FROM_FILES + hashlib.sha256(f"{path} {file_digest(path)}".encode()).hexdigest()[:12]
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        sys.path.append(str(path.parent))
+        try:
+            spec.loader.exec_module(module)
+        except BaseException as error:
+            del sys.modules[name]
+            if not isinstance(error, Exception):
+                raise
+            raise ValueError(f"{path} cannot be imported ({type(error).__name__}: {error}).") from error
+    return sys.modules[name]
+
+
+def _digest(network: nn.Module, source: str | None) -> str:
+    """Return a checksum over all weights and buffers, their names, and the file with the code."""
+    found = hashlib.sha256(Path(source).read_bytes() if source is not None else b"")
+    for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+@contextmanager
+def _always_the_same() -> Iterator[None]:
+    """Draw the weights that are drawn within the block alike every time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
