@@ -46,7 +46,12 @@ class BN(Method):
         if prior < 0:
             raise ValueError(f"prior must be 0 or a number of images, got {prior}.")
         changed = use_batch_statistics(self.model) if prior == 0 else use_prior_statistics(self.model, prior)
-        if not changed and (prior or not uses_batch_statistics(self.model)):
+        if not changed and uses_batch_statistics(self.model) and prior:
+            raise ValueError(
+                "a prior mixes in the source's statistics, which this model has not kept (kindred statistics replace "
+                "them): leave prior at 0."
+            )
+        if not changed and not uses_batch_statistics(self.model):
             warnings.warn(
                 "BN changes nothing here: the model has no layer with running statistics (BatchNorm). "
                 "Use a method that moves weights, such as tent.",

@@ -30,11 +30,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from midway.methods.normalization import drop_running_statistics
+
 BANDWIDTH = 0.25
 """h: how far kinship reaches."""
 
 GAUSSIAN_KURTOSIS = 3.0
-
 
 Scaling = tuple[Tensor, Tensor]
 
@@ -162,8 +163,7 @@ def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH) -> in
             )
     kinship = Kinship(bandwidth)
     for _, layer in layers:
-        layer.track_running_stats = False
-        layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+        drop_running_statistics(layer)
         layer.__class__ = KindredNorm
         layer.kinship = kinship  # type: ignore[assignment]
     return len(layers)

@@ -44,12 +44,16 @@ def use_batch_statistics(model: nn.Module) -> int:
         >>> layer(torch.tensor([[3.0], [5.0]])).round().flatten().tolist()
         [-1.0, 1.0]
     """
-    changed = 0
-    for layer in list(running_layers(model)):
-        layer.track_running_stats = False
-        layer.running_mean = layer.running_var = layer.num_batches_tracked = None
-        changed += 1
-    return changed
+    layers = list(running_layers(model))
+    for layer in layers:
+        drop_running_statistics(layer)
+    return len(layers)
+
+
+def drop_running_statistics(layer: _NormBase) -> None:
+    """Make a layer forget the statistics from training: without them torch always takes those of the batch."""
+    layer.track_running_stats = False
+    layer.running_mean = layer.running_var = layer.num_batches_tracked = None
 
 
 def use_prior_statistics(model: nn.Module, prior: float) -> int:

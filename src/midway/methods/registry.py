@@ -102,9 +102,8 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         raise ValueError(f"statistics must be 'kindred', or None for the method's own, got {statistics!r}.")
     if statistics is None or isinstance(model, Method):  # an adapted model is refused below
         return find(method)(model, **settings)
-    if find(method).uses_source_statistics or settings.get("prior"):
+    if find(method).uses_source_statistics:
         raise ValueError(
-            f"{method} mixes in the source's statistics, which kindred statistics replace: leave statistics out"
-            f"{' or prior at 0' if settings.get('prior') else ''}."
+            f"{method} mixes in the source's statistics, which kindred statistics replace: leave statistics out."
         )
     return find(method)(kindred(model), **settings)
