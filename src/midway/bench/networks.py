@@ -111,7 +111,8 @@ def _function(name: str) -> Callable[..., object] | None:
     module = _from_file(Path(before).expanduser()) if in_file else _imported(before, name)
     function: object = getattr(module, wanted, None)
     if not callable(function):
-        here = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        own = {key: value for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
+        here = [key for key, value in own.items() if callable(value) and not key.startswith("_")]
         raise ValueError(unknown(f"function of {before}", wanted, here))
     return function
 
