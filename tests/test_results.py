@@ -33,3 +33,17 @@ def test_means_are_over_the_seeds_that_all_have() -> None:
         write_results.Measured("b", "pure:fog", "fog", 3.0, seed=1),
     ]
     assert [number.seed for number in write_results.complete(numbers)] == [1, 1]
+
+
+def test_shares_of_the_filters() -> None:
+    records = [record for record in read_records(FOLDER / "pure") if record.result is not None]
+    table = write_results.shares_table(records, [("eata", "selected"), ("nothing", "selected")]).splitlines()
+    assert table[0] == "| | eata, selected | nothing, selected |"
+    assert len(table) == 2 + len({record.cell.scenario for record in records})
+    for record in records:
+        assert record.result is not None
+        if record.cell.label == "eata":
+            share = 100 * record.result.diagnostics["selected"] / record.result.images
+            heading = record.cell.scenario.replace(":", ": ").replace("_", " ")
+            assert f"| {heading} | {share:.1f} | - |" in table
+            assert 1 < share < 99, "a filter that passes nothing or everything is none"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,3 +66,14 @@ def test_what_is_chosen_fits_or_is_the_least(
     if chosen.left_out:  # with the dearest of them it would not have fitted
         back = sum(kept.values()) + min(prices[name] for name in chosen.left_out)
         assert back * streams * least > budget * (1 - 1e-6)
+
+
+def test_a_choice_is_kept(tmp_path: Path) -> None:
+    choice = Fit(400, 2000, 12.5, {"memo": "too dear"})
+    choice.save(tmp_path / "budget.json")
+    assert Fit.load(tmp_path / "budget.json") == choice
+    assert [path.name for path in tmp_path.iterdir()] == ["budget.json"]
+    for content in ("", "[1]", '{"images": 4}'):
+        (tmp_path / "budget.json").write_text(content)
+        with pytest.raises(ValueError, match="delete it to choose again"):
+            Fit.load(tmp_path / "budget.json")

@@ -220,3 +220,12 @@ def test_the_estimate_counts_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(estimate.prices) == 1
     assert estimate.seconds(cells(methods="bn")[0]) > 0
     assert len(estimate.prices) == 2
+
+
+def test_images_that_are_not_adapted_to_cost_a_forward_pass() -> None:
+    estimate = Estimate()
+    limited, all_images = (
+        estimate.seconds(cells(methods=f"dua(copies=8, images={count})", images=400)[0]) for count in (20, 400)
+    )
+    assert limited < all_images / 3
+    assert [price.adapts_to for price in estimate.prices.values()] == [20, 400]

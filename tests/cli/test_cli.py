@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import midway
 from midway.bench.demo import _affordable_images, _within_budget
+from midway.bench.estimate import Price
 from midway.cli import app, main
 
 runner = CliRunner()
@@ -42,12 +43,13 @@ def test_the_budget_leaves_out_the_dearest_but_never_the_basics() -> None:
 
 
 def test_fewer_images_before_the_headline_is_left_out() -> None:
-    prices = {"source": 0.1, "bn": 0.1, "tent": 0.3, "mita": 3.5, "memo": 500.0}
-    assert _affordable_images(prices, 200, budget=121) == 2000
-    assert _affordable_images(prices, 200, budget=119) == 1000
-    assert _affordable_images(prices, 200, budget=59) == 600
-    assert _affordable_images(prices, 200, budget=1) == 400
-    assert _affordable_images({"source": 0.1}, 200, budget=120) == 2000
+    seconds_a_batch = {"source": 0.1, "bn": 0.1, "tent": 0.3, "mita": 3.5, "memo": 500.0}
+    prices = {name: Price(seconds / 200, seconds / 200) for name, seconds in seconds_a_batch.items()}
+    assert _affordable_images(prices, budget=121) == 2000
+    assert _affordable_images(prices, budget=119) == 1000
+    assert _affordable_images(prices, budget=59) == 600
+    assert _affordable_images(prices, budget=1) == 400
+    assert _affordable_images({"source": prices["source"]}, budget=120) == 2000
 
 
 def test_methods_and_models_are_listed() -> None:

@@ -59,6 +59,9 @@ def test_a_budget_takes_fewer_images_and_says_so(tmp_path: Path) -> None:
     assert "40 images REDUCED to fit 0.0001s" in shown
     assert "left out: bn, 40 images of it would take about" in shown
     assert {record.cell.images for record in read_records(tmp_path)} == {40}
+    same = runner.invoke(app, command, env=WIDE)
+    assert "1 cells are finished already" in same.output
+    assert "left out: bn, 40 images of it would take about" in " ".join(same.output.split()), "and what it left out"
     again = runner.invoke(app, [*command[:-4], "--budget", "1h", "--out", str(tmp_path)], env=WIDE)
     assert {record.cell.images for record in read_records(tmp_path)} == {40}, "a run keeps the images it began with"
     assert "[1/1] bn on pure:fog, seed 0" in again.output

@@ -19,7 +19,7 @@ def variants() -> list[tuple[str, dict[str, object]]]:
         ("bn", {"prior": 16}),
         ("tent", {"steps": 3, "predict": "after"}),
         ("pl", {"threshold": 0.3, "moves": "all", "steps": 2, "predict": "after"}),
-        ("shot", {"moves": "norm", "steps": 2, "predict": "after"}),
+        ("shot", {"moves": "body", "steps": 2, "predict": "after"}),
         ("eata", {"margin": 2.0, "redundancy": 1.1, "lr": 1e-2}),  # every image is selected
         ("eata", {"margin": 2.0, "redundancy": 1.1, "optimizer": "sgd", "steps": 2, "predict": "after"}),
         ("sar", {"margin": 2.0, "steps": 2, "predict": "after"}),

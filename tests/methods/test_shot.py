@@ -43,7 +43,7 @@ class NaiveSHOT:
 
 def test_agrees_with_a_naive_implementation_over_batches(sharp_network: Network) -> None:
     naive = NaiveSHOT(sharp_network(), lr=1e-3)  # type: ignore[arg-type]
-    method = midway.SHOT(sharp_network(), lr=1e-3)
+    method = midway.SHOT(sharp_network(), moves="body", lr=1e-3)
     for images in batches(4):
         torch.testing.assert_close(method(images), naive(images), rtol=1e-2, atol=1e-2)
     assert method.diagnostics["confident"] == naive.confident
@@ -76,13 +76,13 @@ def test_a_class_that_nothing_is_likely_to_be_leaves_the_gradient_finite() -> No
 
 
 def test_the_head_is_found_or_given_and_shown() -> None:
-    assert "head='8'" in repr(midway.SHOT(tiny_network()))
-    assert "head='8'" in repr(midway.SHOT(tiny_network(), head="8"))
-    assert "head=None" in repr(midway.SHOT(tiny_network(), moves="norm"))
+    assert "head='8'" in repr(midway.SHOT(tiny_network(), moves="body"))
+    assert "head='8'" in repr(midway.SHOT(tiny_network(), moves="body", head="8"))
+    assert "head=None" in repr(midway.SHOT(tiny_network()))
     headless = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
     with pytest.raises(ValueError, match="no linear layer"):
-        midway.SHOT(headless)
-    assert midway.SHOT(headless, moves="norm")(batches(1)[0]).shape == (12, 4)
+        midway.SHOT(headless, moves="body")
+    assert midway.SHOT(headless)(batches(1)[0]).shape == (12, 4)
 
 
 def test_after_is_the_answer_of_the_moved_network() -> None:
@@ -101,4 +101,4 @@ def test_mistakes_are_refused() -> None:
     with pytest.raises(ValueError, match="threshold must be a probability"):
         midway.SHOT(tiny_network(), threshold=1)
     with pytest.raises(ValueError, match="no weights besides its head"):
-        midway.SHOT(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), head="1")
+        midway.SHOT(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), moves="body", head="1")

@@ -10,7 +10,7 @@ from midway.bench import paper
 from midway.bench.suites import EQUAL_BUDGET, suite
 from midway.data.corruptions import CORRUPTIONS
 from midway.report.paper_tables import AVERAGES, averages, comparison_table, published_in, standing
-from midway.report.side_by_side import Measured, fit_width, side_by_side, split_columns
+from midway.report.side_by_side import Measured, fit_width, side_by_side, split_columns, to_brief_markdown
 from midway.report.tables import Table, to_rich
 from midway.streams import Scenario
 
@@ -176,3 +176,25 @@ def test_streams_that_one_method_lacks_are_left_out_for_all() -> None:
 def test_equal_budget_rows_have_no_paper_numbers() -> None:
     assert published_in("cifar10c")(EQUAL_BUDGET, PAIR, "all") is None
     assert all(EQUAL_BUDGET in [entry.label for entry in suite(name).entries] for name in paper.TABLES)
+
+
+def test_the_brief_table_has_streams_down_and_the_papers_numbers_in_brackets() -> None:
+    numbers = [
+        Measured("source", "pure:fog", "fog", 60.0, seed=0),
+        Measured("source", "pure:fog", "fog", 62.0, seed=1),
+        Measured("a|b", "pure:fog", "fog", 60.0, seed=0),
+        Measured("a|b", "pure:fog", "fog", 60.0, seed=1),
+        Measured("source", PAIR, "all", 10.0),
+        Measured("source", PAIR, "shot_noise", 10.04),
+    ]
+    known = {("source", "fog"): 73.98, ("a|b", "fog"): 70.0}
+    table = side_by_side("Title", numbers, lambda method, stream, group: known.get((method, group)), notes=["a note"])
+    assert to_brief_markdown(table).splitlines() == [
+        "| | source | a&#124;b |",
+        "| --- | ---: | ---: |",
+        "| pure: fog | **61.0 ± 1.4** (74.0) | 60.0 ± 0.0* (70.0*) |",
+        "| outlier: all | **10.0** | - |",
+        "| outlier: shot noise | **10.0** | - |",
+        "",
+        "A note.",
+    ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 LEAST_BATCHES = 2
 """Below this nothing adapts from one batch to the next, and entries are left out instead."""
@@ -34,6 +36,24 @@ class Fit:
     def reduced(self) -> bool:
         """Whether this is less than everything."""
         return self.images < self.available or bool(self.left_out)
+
+    def save(self, path: Path) -> None:
+        """Write as JSON; a kill leaves the old file or the new one, never half of one."""
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Fit:
+        """Read what ``save`` wrote.
+
+        Raises:
+            ValueError: The file holds something else.
+        """
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} does not say what fits a budget ({error}): delete it to choose again.") from error
 
 
 def read_duration(text: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from torch import nn
@@ -11,14 +10,14 @@ import midway.data
 import midway.methods
 import midway.models
 from midway.bench.comparison import Comparison
+from midway.bench.estimate import Price, price
 from midway.bench.evaluate import Result, evaluate
-from midway.streams import Batch, Stream, mixture, outlier, pure
+from midway.streams import Stream, mixture, outlier, pure
 
 MODEL = "wrn16_2.cifar10"
 DATA = "cifar10-mini"
 SHIFT_A, SHIFT_B = "glass_blur", "gaussian_noise"
 SEVERITY = 5
-PRICING_IMAGES = 40
 ALWAYS = ("source", "bn", "tent")  # cheap, and a demo without adaptation would show nothing
 HEADLINE = "mita"  # what people come for: fewer images before it is left out
 IMAGE_COUNTS = (2000, 1000, 600, 400)
@@ -62,14 +61,14 @@ def run_demo(
     data = midway.data.load(DATA)
     model = midway.models.load(MODEL)
     sample = next(iter(pure(data, SHIFT_B, severity=SEVERITY, batch_size=batch_size, seed=seed)))
-    prices = {name: _price(model, name, sample) for name in wanted}
+    prices = {name: price(midway.methods.adapt(model, name), sample.images) for name in wanted}
     if images is None:
-        images = _affordable_images(prices, batch_size, budget_seconds)
+        images = _affordable_images(prices, budget_seconds)
     data = data.first(images)
     streams = [stream.cached() for stream in _scenarios(data, batch_size, seed)]
-    batches = sum(map(len, streams))
-    chosen, left_out = _within_budget({name: price * batches for name, price in prices.items()}, budget_seconds)
-    results = _run(model, chosen, streams, prices, on_progress)
+    seconds = {name: len(streams) * cost.of(images) for name, cost in prices.items()}
+    chosen, left_out = _within_budget(seconds, budget_seconds)
+    results = _run(model, chosen, streams, seconds, on_progress)
     settings = {
         "network": MODEL,
         "data": DATA,
@@ -92,21 +91,11 @@ def _scenarios(data: midway.data.ImageSet, batch_size: int, seed: int) -> list[S
     ]
 
 
-def _affordable_images(prices: dict[str, float], batch_size: int, budget: float) -> int:
+def _affordable_images(prices: dict[str, Price], budget: float) -> int:
     """Choose the largest number of images at which the basics and the headline method fit the budget."""
-    per_batch = sum(price for name, price in prices.items() if name in (*ALWAYS, HEADLINE))
-    fitting = [count for count in IMAGE_COUNTS if 3 * per_batch * -(-count // batch_size) <= budget]
+    needed = [cost for name, cost in prices.items() if name in (*ALWAYS, HEADLINE)]
+    fitting = [count for count in IMAGE_COUNTS if 3 * sum(cost.of(count) for cost in needed) <= budget]
     return fitting[0] if fitting else IMAGE_COUNTS[-1]
-
-
-def _price(model: nn.Module, name: str, batch: Batch) -> float:
-    """Estimate the seconds a batch takes, from a part of one, the network being warm."""
-    method = midway.methods.adapt(model, name)
-    part = batch.images[:PRICING_IMAGES]
-    model(part)
-    started = time.perf_counter()
-    method(part)
-    return (time.perf_counter() - started) * len(batch) / len(part)
 
 
 def _within_budget(seconds: dict[str, float], budget: float) -> tuple[list[str], dict[str, str]]:
@@ -124,9 +113,10 @@ def _within_budget(seconds: dict[str, float], budget: float) -> tuple[list[str],
 
 
 def _run(
-    model: nn.Module, names: list[str], streams: list[Stream], prices: dict[str, float], on_progress: Progress | None
+    model: nn.Module, names: list[str], streams: list[Stream], seconds: dict[str, float], on_progress: Progress | None
 ) -> tuple[Result, ...]:
-    total = sum(prices[name] for name in names) * sum(map(len, streams))
+    total = sum(seconds[name] for name in names)
+    batches = sum(map(len, streams))
     done = 0.0
     results = []
     for name in names:
@@ -135,7 +125,7 @@ def _run(
 
             def tick(running: float, name: str = name, stream: Stream = stream) -> None:
                 nonlocal done
-                done += prices[name]
+                done += seconds[name] / batches
                 if on_progress is not None:
                     on_progress(f"{name} on {stream.name}, {running:.1f} % so far", done, total)
 

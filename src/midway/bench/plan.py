@@ -110,7 +110,7 @@ class Grid:
         Raises:
             PlanError: A name is unknown, a file is missing, or two entries are the same.
         """
-        scenarios = self._scenarios()
+        scenarios = self.each_scenario()
         weights = {network: _weights(network) for network in self.networks}
         sets = [_data_set(text, self.root) for text in self.data]
         self._check_shifts([name for name, _ in sets], scenarios)
@@ -142,7 +142,18 @@ class Grid:
         _refuse_twins(cells)
         return cells
 
-    def _scenarios(self) -> list[Scenario]:
+    def each_scenario(self) -> list[Scenario]:
+        """List the scenarios one by one, ``pure:all`` as fifteen.
+
+        Raises:
+            PlanError: One makes no sense.
+
+        Example:
+            >>> from midway.bench import Grid
+            >>> scenarios = Grid.from_dict({"methods": "bn", "scenarios": "pure:all"}).each_scenario()
+            >>> len(scenarios), str(scenarios[0])
+            (15, 'pure:gaussian_noise')
+        """
         found: dict[Scenario, None] = {}
         for text in self.scenarios:
             for severity in self.severities:

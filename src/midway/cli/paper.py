@@ -122,19 +122,30 @@ def _only_shifts(whole: Suite, wanted: Sequence[str]) -> Suite:
 
 
 def _fitted(console: Console, grid: Grid, store: Store, budget: str, jobs: int) -> Fit:
-    """Choose what fits the budget; a run that goes on keeps the images it began with."""
+    """Choose what fits the budget; a run that goes on keeps its choice, and under another budget its images."""
     seconds = read_duration(budget)
+    choice = store.folder / f"budget-{seconds:g}s.json"
+    if choice.exists():
+        return Fit.load(choice)
     cells = grid.cells()
     estimate = Estimate()
     available = len(estimate.material.lazy_stream(cells[0]).order)
     begun = {record.cell.images for record in store.records.values()}
-    if len(begun) == 1 and (images := begun.pop()) is not None:
-        return Fit(min(images, available), available, float("nan"))
+    fixed = min(begun.pop() or available, available) if len(begun) == 1 else None
     console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
     first = {cell.label: cell for cell in reversed(cells)}
     prices = {entry.label: estimate.seconds(first[entry.label]) / available / jobs for entry in grid.methods}
-    streams, batch_size = len(cells) // len(first), grid.batch_sizes[0]
-    return fit(prices, streams=streams, available=available, batch_size=batch_size, budget=seconds)
+    streams = len(cells) // len(first)
+    fitted = fit(
+        prices,
+        streams=streams,
+        available=fixed or available,
+        batch_size=fixed or grid.batch_sizes[0],  # all images in one batch: no fewer
+        budget=seconds,
+    )
+    fitted = replace(fitted, available=available)
+    fitted.save(choice)
+    return fitted
 
 
 def _table(

@@ -127,6 +127,11 @@ class Method(nn.Module, metaclass=_Sealed):
         self._tried_shapes: set[tuple[int, ...]] = set()
         self._warned_of_single_images = False
 
+    @property
+    def adapts_to(self) -> int | None:
+        """How many images after a reset it adapts to, later ones costing a forward pass; None: every image."""
+        return None
+
     @abstractmethod
     def step(self, images: Tensor) -> Tensor:
         """Adapt to a batch of valid images and return its logits. Gradients are on; nothing else is promised."""

@@ -109,6 +109,11 @@ class DUA(Method):
                 stacklevel=4,
             )
 
+    @property
+    def adapts_to(self) -> int | None:
+        """How many images after a reset it adapts to."""
+        return self.images
+
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Crop]:
         """Return how published code crops CIFAR's or ImageNet's images."""

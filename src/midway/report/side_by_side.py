@@ -9,7 +9,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.measure import Measurement
 
-from midway.report.tables import Cell, Column, Table, to_rich
+from midway.report.tables import Cell, Column, Table, headings, to_rich
 from midway.significance import summarise
 
 OURS, PAPER, DIFFERENCE = "ours", "paper", "diff."
@@ -104,6 +104,41 @@ def _marked(values: Mapping[str, float], lower: bool, spreads: Mapping[str, floa
         method: Cell(value, ranked[method] == best, ranked[method] < source, spreads.get(method))
         for method, value in values.items()
     }
+
+
+def to_brief_markdown(table: Table) -> str:
+    """Write a table with streams down and methods across: our number to one decimal, the paper's in brackets.
+
+    Example:
+        >>> from midway.report.side_by_side import Measured, side_by_side, to_brief_markdown
+        >>> ours = [Measured("source", "pure:fog", "fog", 60.0), Measured("tent", "pure:fog", "fog", 59.0)]
+        >>> table = side_by_side("Fog", ours, lambda method, *_: {"source": 73.98}.get(method))
+        >>> print(to_brief_markdown(table))
+        | | source | tent |
+        | --- | ---: | ---: |
+        | pure: fog | **60.0** (74.0) | 59.0* |
+        <BLANKLINE>
+    """
+    methods = [method.replace("|", "&#124;") for method, _ in table.rows]
+    lines = [f"| | {' | '.join(methods)} |", f"| --- |{' ---: |' * len(methods)}"]
+    places = {(column.stream, column.group, column.kind): place for place, column in enumerate(table.columns)}
+    ours = tuple(column for column in table.columns if column.kind == OURS)
+    for column, heading in zip(ours, headings(ours), strict=True):
+        place = places[column.stream, column.group, OURS]
+        beside = places.get((column.stream, column.group, PAPER))
+        cells = [_brief(cells[place], None if beside is None else cells[beside]) for _, cells in table.rows]
+        lines.append(f"| {': '.join(heading)} | {' | '.join(cells)} |")
+    notes = [f"\n{note[0].upper()}{note[1:]}." for note in table.notes]
+    return "\n".join([*lines, *notes]) + "\n"
+
+
+def _brief(ours: Cell | None, theirs: Cell | None) -> str:
+    if ours is None:
+        return "-"
+    spread = "" if ours.spread is None else f" ± {ours.spread:.1f}"
+    number = f"{ours.value:.1f}{spread}"
+    marked = f"**{number}**" if ours.best else f"{number}{'*' if ours.below_source else ''}"
+    return marked if theirs is None else f"{marked} ({theirs.value:.1f}{'*' if theirs.below_source else ''})"
 
 
 def split_columns(table: Table, *, at_most: int = 9) -> list[Table]:
