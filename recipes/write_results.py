@@ -55,9 +55,9 @@ SECTIONS = (
         "pure",
         "Every method on fifteen corruptions",
         "Each corruption by itself, the method reset before it, published settings but for MITA, whose settings were"
-        " found on other corruptions, and TEA, which has MITA's single Langevin step (20, as published, cost ten times as"
-        " much). EATA has no Fisher images here and is ETA. The paper's numbers are in brackets; it has none for PL, T3A,"
-        " LAME and DUA.",
+        " found on other corruptions, and TEA, which has MITA's single Langevin step (20, as published, cost ten"
+        " times as much). EATA has no Fisher images here and is ETA. The paper's numbers are in brackets; it has none"
+        " for PL, T3A, LAME and DUA.",
         "",
         ranked=True,
         brief=True,

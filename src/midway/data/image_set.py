@@ -41,7 +41,7 @@ def check_pixels(images: ImageArray, name: str) -> None:
         raise ValueError(f"{name}: images have shape {shape}, expected (N, H, W, 3) or (N, H, W, 1){hint}.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImageSet:
     """Labelled images.
 
@@ -55,6 +55,8 @@ class ImageSet:
         >>> import numpy as np
         >>> from midway.data import ImageSet
         >>> data = ImageSet(np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 1, 0]), ("cat", "dog"), "toy")
+        >>> data
+        ImageSet('toy', 4 images of 8 x 8 x 3, 2 classes)
         >>> len(data), data.take([0, 3]).labels.tolist()
         (4, [0, 0])
     """
@@ -79,6 +81,11 @@ class ImageSet:
     def __len__(self) -> int:
         """Number of images."""
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        count, *sides = self.images.shape
+        size = " x ".join(map(str, sides))
+        return f"ImageSet({self.name!r}, {count} images of {size}, {len(self.class_names)} classes)"
 
     def take(self, indices: ArrayLike | Sequence[int]) -> ImageSet:
         """Return the set of the images at these places, in this order (read now)."""

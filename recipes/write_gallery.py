@@ -1,0 +1,224 @@
+"""Draw every figure from the stored runs in docs/results and write docs/gallery.md, with the command for each.
+
+    python recipes/write_gallery.py                     # figures of stored results: seconds
+    python recipes/write_gallery.py --pictures          # also those that need the network and images: minutes
+    python recipes/write_gallery.py --screenshots       # also the report, by a headless Chromium
+
+A figure whose run is not stored yet is left out; one that is not drawn again stays as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path("docs/gallery.md")
+FOLDER = Path("docs/images/gallery")
+RUNS = Path("docs/results")
+PROGRAM = "from midway.cli import main; main()"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+INTRODUCTION = """\
+# Gallery
+
+Every figure that Midway draws, from the stored runs behind [results.md](results.md). The command below a figure draws
+it again, as SVG, PDF and PNG; `python recipes/write_gallery.py` makes this page. A method has the same colour
+everywhere.
+"""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of a stored run.
+
+    Attributes:
+        name: Its file.
+        title: Its heading.
+        says: What to see in it.
+        run: The stored run.
+        figure: What `midway figures` calls it.
+        options: What else the command needs.
+    """
+
+    name: str
+    title: str
+    says: str
+    run: str
+    figure: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What draws it, without where to."""
+        return ("figures", str(RUNS / self.run), "--only", self.figure, *self.options)
+
+    @property
+    def file(self) -> Path:
+        """Where the page has it from."""
+        return FOLDER / f"{self.name}.png"
+
+
+PICTURES = ("--pictures", "--images", "1000")
+
+GALLERY = (
+    Picture(
+        "motivation",
+        "Why batches are not enough",
+        "The gain over the unadapted network. Methods that adapt to a batch as a whole lose on the images that are"
+        " unlike the rest of it.",
+        "mita",
+        "motivation",
+    ),
+    Picture("scenarios", "Three scenarios", "Accuracy by method and group.", "mita", "scenarios"),
+    Picture(
+        "outlier_ratio",
+        "From a rare outlier to half and half",
+        "Accuracy on the images of the first distribution against their share of the stream, and the time a batch"
+        " takes.",
+        "sweep",
+        "outlier_ratio",
+    ),
+    Picture("corruptions", "Methods by corruptions", "One corruption at a time.", "pure", "corruptions"),
+    Picture("over_time", "Accuracy over a stream", "Batch by batch, smoothed.", "mita", "over_time"),
+    Picture(
+        "cost_seconds",
+        "Accuracy against time",
+        "The line joins those that nothing beats in both.",
+        "pure",
+        "cost_seconds",
+    ),
+    Picture("cost_gflops", "Accuracy against arithmetic", "The same, counted instead of timed.", "pure", "cost_gflops"),
+    Picture(
+        "samples",
+        "What the network takes for data",
+        "Langevin samples from the energy of the source network and of the adapted one.",
+        "mita",
+        "samples",
+        PICTURES,
+    ),
+    Picture(
+        "moves",
+        "What data adaptation does to an image",
+        "Original, adapted, and the difference, enlarged, for each corruption.",
+        "mita",
+        "moves",
+        PICTURES,
+    ),
+    Picture(
+        "severities",
+        "Fifteen corruptions, five severities",
+        "And what data adaptation makes of each.",
+        "mita",
+        "severities",
+        PICTURES,
+    ),
+    Picture(
+        "corrections",
+        "Outliers put right",
+        "The baseline is wrong, MITA right: both answers and how sure they are.",
+        "mita",
+        "corrections",
+        PICTURES,
+    ),
+    Picture(
+        "energies",
+        "Energies",
+        "Of clean, corrupted, sampled and adapted images, before and after the network adapted.",
+        "mita",
+        "energies",
+        PICTURES,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Screenshot:
+    """A view of the report."""
+
+    name: str
+    title: str
+    width: int
+    height: int
+    options: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        """Where the page has it from."""
+        return FOLDER / f"{self.name}.png"
+
+
+SCREENSHOTS = (
+    Screenshot("report_wide", "On a wide screen", 1280, 1600),
+    Screenshot(
+        "report_dark", "In the dark", 1280, 1000, ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
+    ),
+    Screenshot("report_phone", "On a phone", 500, 1400),
+)
+REPORT = ("report", str(RUNS / "mita"), "--out", "report.html")
+
+
+def midway(*arguments: str) -> None:
+    """Run the command line in a process of its own."""
+    subprocess.run([sys.executable, "-c", PROGRAM, *arguments], check=True)
+
+
+def draw(picture: Picture) -> None:
+    """Draw one figure and keep its PNG."""
+    with tempfile.TemporaryDirectory() as place:
+        midway(*picture.command, "--out", place)
+        drawn = Path(place) / f"{picture.figure}.png"
+        if drawn.exists():
+            shutil.copyfile(drawn, picture.file)
+
+
+def photograph() -> None:
+    """Write the report of a stored run and take pictures of it."""
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        raise SystemExit(f"Screenshots need a browser, one of {', '.join(BROWSERS)}; Debian: apt install chromium.")
+    with tempfile.TemporaryDirectory() as place:
+        page = Path(place) / "report.html"
+        midway(*REPORT[:-1], str(page))
+        for shot in SCREENSHOTS:
+            common = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={place}/p")
+            size = f"--window-size={shot.width},{shot.height}"
+            target = f"--screenshot={shot.file.resolve()}"
+            subprocess.run([browser, *common, *shot.options, size, target, page.as_uri()], check=True)
+
+
+def section(picture: Picture) -> str:
+    """Return a figure as a section of the page."""
+    shown = picture.file.relative_to(PAGE.parent)
+    command = f"    midway {' '.join(picture.command)}"
+    return f"## {picture.title}\n\n{picture.says}\n\n![{picture.title}]({shown})\n\n{command}\n"
+
+
+def main() -> None:
+    """Draw what there is and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pictures", action="store_true", help="also those that need the network and images")
+    parser.add_argument("--screenshots", action="store_true", help="also the report, in a browser")
+    parser.add_argument("--only", default="", help="draw these alone, with commas")
+    options = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    only = {name.strip() for name in options.only.split(",") if name.strip()}
+    for picture in GALLERY:
+        wanted = picture.name in only if only else options.pictures or not picture.options
+        if wanted and (RUNS / picture.run).is_dir():
+            draw(picture)
+    if options.screenshots:
+        photograph()
+    parts = [INTRODUCTION, *(section(picture) for picture in GALLERY if picture.file.exists())]
+    if shots := [shot for shot in SCREENSHOTS if shot.file.exists()]:
+        parts.append("## The report\n\n    midway " + " ".join(REPORT) + "\n")
+        parts += [f"{shot.title}:\n\n![{shot.title}]({shot.file.relative_to(PAGE.parent)})\n" for shot in shots]
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
