@@ -56,6 +56,25 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "study.json").read_text()) == found
 
 
+def test_what_is_given_is_held_and_streams_can_be_chosen(tmp_path: Path) -> None:
+    command = [
+        "tune",
+        'tent(steps=2, statistics="kindred")',
+        "--seed",
+        "1",
+        "--scenarios",
+        "pure:spatter, mixture:saturate/spatter",
+    ]
+    answer = runner.invoke(app, [*command, *SMALL, "--out", str(tmp_path), "--no-gain"], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    found = json.loads((tmp_path / "study.json").read_text())
+    assert {tuple(trial["settings"]) for trial in found["trials"]} == {("lr",)}
+    assert list(found["trials"][0]["by_stream"]) == ["pure:spatter", "mixture:saturate/spatter@0.5"]
+    planned = load_plan(tmp_path / "best.toml").methods
+    assert planned[0].settings == {"steps": 2, "statistics": "kindred"}
+    assert all(entry.settings.items() >= planned[0].settings.items() for entry in planned)
+
+
 def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, calls = studies.score, 0
 
@@ -82,6 +101,9 @@ def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (["tnet"], "unknown method 'tnet': did you mean 'tent'?"),
         (["source"], "source declares nothing to search"),
+        (["tent,bn"], "'tent,bn' are 2 methods: search one at a time"),
+        (["bn(prior=4)"], "nothing of bn is left to search"),
+        (["tent", "--scenarios", "pure:fog"], "results are reported on fog, a search must not see it"),
         (["tent", "--timeout", "soon"], "'soon' is no duration"),
         (["tent", "--images", "20"], "20 images at ratio 0.005 hold no image of gaussian_blur"),
         (["tent", "--data", "nowhere"], "unknown data set 'nowhere'"),

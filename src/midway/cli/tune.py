@@ -13,17 +13,22 @@ from rich.console import Console
 from midway.bench import LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
 from midway.bench.engines.ray import RayEngine
+from midway.bench.entries import Entry, parse_entries
 from midway.cli.progress import ProgressLine, RunProgress, in_words
 from midway.cli.run import EngineName
 from midway.report.figures.style import save
 from midway.report.figures.tuning import draw_history, draw_importance, history_of
 from midway.significance import PairedComparison, compare_paired
-from midway.tune import Findings, Search, TrialRecord, held_out_plan
+from midway.streams import Scenario
+from midway.tune import SCENARIOS, Findings, Search, TrialRecord, held_out_plan
 from midway.tune import tune as search_for
 
 
 def tune(
-    method: Annotated[str, typer.Argument(help="A name that `midway methods` lists.")],
+    method: Annotated[
+        str,
+        typer.Argument(help='A name that `midway methods` lists, or such as "tea(langevin_steps=1)": that is held.'),
+    ],
     trials: Annotated[int, typer.Option(min=1, help="Trials the study shall have in all.")] = 50,
     timeout: Annotated[str, typer.Option(help="Begin no trial after this time, such as 30m (default: none).")] = "",
     storage: Annotated[
@@ -35,6 +40,10 @@ def tune(
     network: Annotated[
         str, typer.Option(help="A name, a checkpoint, architecture@checkpoint, or an untrained architecture.")
     ] = "wrn16_2.cifar10",
+    scenarios: Annotated[
+        str,
+        typer.Option(help="Streams of the tuning corruptions, by commas (default: eight, the paper's three kinds)."),
+    ] = "",
     images: Annotated[int | None, typer.Option(min=1, help="How many images of the set (default: all).")] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images a batch.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Of streams, of the method, and of what is tried.")] = 0,
@@ -54,9 +63,13 @@ def tune(
 ) -> None:
     """Search a method's hyper-parameters; the same command goes on where it was stopped, here or on other machines."""
     console = Console()
-    folder = out or Path("runs/tune") / method
+    entry = _one_entry(method)
+    folder = out or Path("runs/tune") / entry.name
+    streams = tuple(str(Scenario.parse(text.strip())) for text in scenarios.split(",") if text.strip())
     search = Search(
-        method=method,
+        method=entry.name,
+        held=entry.settings,
+        scenarios=streams or SCENARIOS,
         network=network,
         data=data,
         root=None if root is None else str(root.resolve()),
@@ -96,6 +109,14 @@ def tune(
         console.print(f"On corruptions the search never saw: {measured}", highlight=False, soft_wrap=True)
     if failed := found.count("failed"):
         console.print(f"{failed} trials failed; study.json says why.")
+
+
+def _one_entry(text: str) -> Entry:
+    """Read the method and what of it is held."""
+    entries = parse_entries(text)
+    if len(entries) != 1:
+        raise ValueError(f"'{text}' are {len(entries)} methods: search one at a time.")
+    return entries[0]
 
 
 def measure_gain(console: Console, plan: Path, jobs: int = 1) -> PairedComparison:

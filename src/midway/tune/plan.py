@@ -55,14 +55,14 @@ def held_out_plan(search: Search, findings: Findings) -> str:
         "threads": search.threads,
     }
     lines += [f"{key} = {to_toml(value)}" for key, value in plan.items() if value is not None]
-    lines += ["", "[[method]]", f"name = {to_toml(search.method)}", f"label = {to_toml(f'{search.method}, defaults')}"]
+    lines += ["", *_table(search.method, "defaults", search.held)]
     if default is None or best.settings != default.settings:
-        lines += ["", *_table(search.method, best.settings)]
+        lines += ["", *_table(search.method, "tuned", {**search.held, **best.settings})]
     return "\n".join(lines) + "\n"
 
 
-def _table(method: str, settings: Mapping[str, Any]) -> list[str]:
-    head = ["[[method]]", f"name = {to_toml(method)}", f"label = {to_toml(f'{method}, tuned')}"]
+def _table(method: str, which: str, settings: Mapping[str, Any]) -> list[str]:
+    head = ["[[method]]", f"name = {to_toml(method)}", f"label = {to_toml(f'{method}, {which}')}"]
     return head + [f"{name} = {to_toml(value)}" for name, value in settings.items()]
 
 

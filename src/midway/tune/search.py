@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import midway
@@ -35,6 +35,7 @@ class Search:
 
     Attributes:
         method: Name of the method.
+        held: Settings that are the same in all trials and not searched.
         network: As in a plan, see ``Grid``.
         data: Name of the data set.
         root: Its folder; None for the usual place.
@@ -54,6 +55,7 @@ class Search:
     """
 
     method: str
+    held: Mapping[str, Any] = field(default_factory=dict, hash=False)
     network: str = "wrn16_2.cifar10"
     data: str = "cifar10-mini"
     root: str | None = None
@@ -67,6 +69,8 @@ class Search:
 
     def __post_init__(self) -> None:
         known = midway.methods.hyperparameters(self.method)
+        if not self.space and set(midway.methods.find(self.method).search_space) & set(self.held):
+            raise ValueError(f"nothing of {self.method} is left to search: give fewer settings.")
         if not self.space:
             searched = [name for name in midway.methods.names() if midway.methods.find(name).search_space]
             raise ValueError(f"{self.method} declares nothing to search; these do: {', '.join(searched)}.")
@@ -82,8 +86,9 @@ class Search:
 
     @property
     def space(self) -> SearchSpace:
-        """What the method declares beside its hyper-parameters."""
-        return midway.methods.find(self.method).search_space
+        """What the method declares beside its hyper-parameters, without what is held."""
+        declared = midway.methods.find(self.method).search_space
+        return {name: space for name, space in declared.items() if name not in self.held}
 
     def cells(self, settings: Mapping[str, Any]) -> list[Cell]:
         """Return the cells that judge these settings, those of ``midway run``.
@@ -92,7 +97,7 @@ class Search:
             SettingError: The method refuses the settings, such as a combination that makes no sense.
         """
         grid = Grid(
-            methods=(Entry.make(self.method, dict(settings), self.method),),
+            methods=(Entry.make(self.method, {**self.held, **settings}, self.method),),
             networks=(self.network,),
             data=(self.data,),
             root=self.root,
