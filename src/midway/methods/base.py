@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -14,14 +13,14 @@ from typing import Any, ClassVar, Self, final
 import torch
 from torch import Tensor, nn
 
+from midway.methods.checks import check_answers, check_images
+from midway.methods.copies import fastest_safe_layout, independent_copy
 from midway.methods.descent import descend
 from midway.methods.kinship import is_kindred
 from midway.methods.normalization import uses_batch_statistics
 from midway.methods.problem import Problem
 from midway.methods.space import SearchSpace, search_over
 from midway.methods.state import capture, put_back, same_structure, to_each_tensor
-
-LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine, normalised images are not
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,8 @@ class Method(nn.Module, metaclass=_Sealed):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
         if isinstance(model, Method):
             raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
-        self.memory_format = _fastest_safe_layout(model)
-        self.model = _independent_copy(model, self.memory_format).eval().requires_grad_(False)
+        self.memory_format = fastest_safe_layout(model)
+        self.model = independent_copy(model, self.memory_format).eval().requires_grad_(False)
         self.diagnostics: dict[str, float] = {}
         self.settled: dict[str, Any] = {}
         self._tried_shapes: set[tuple[int, ...]] = set()
@@ -316,30 +315,7 @@ class Method(nn.Module, metaclass=_Sealed):
     # ---- checks ------------------------------------------------------------------------------------------------------
 
     def _validate(self, images: Tensor) -> None:
-        if not isinstance(images, Tensor):
-            raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: use torch.as_tensor(images).")
-        if not images.is_floating_point():
-            raise TypeError(f"images must be floating point in [0, 1], got {images.dtype}: divide by 255 as float.")
-        if images.ndim != 4:
-            raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}.")
-        if images.numel() == 0:
-            raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
-        parameter = next(self.model.parameters(), images)
-        if images.device != parameter.device:
-            raise ValueError(f"images are on {images.device}, the model is on {parameter.device}: move one of them.")
-        if images.dtype != parameter.dtype:
-            raise TypeError(
-                f"images are {images.dtype}, the model is {parameter.dtype}: use images.to({parameter.dtype})."
-            )
-        lowest, highest = (bound.item() for bound in images.detach().aminmax())
-        if not (math.isfinite(lowest) and math.isfinite(highest)):
-            bad = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
-            raise ValueError(f"{len(bad)} of {len(images)} images hold NaN or Inf, the first at place {bad[0]}.")
-        if lowest < LOWEST or highest > HIGHEST:
-            raise ValueError(
-                f"images must be in [0, 1], got values from {lowest:.3g} to {highest:.3g}: "
-                "give them unnormalised (normalisation belongs to the model), divided by 255 if they are bytes."
-            )
+        check_images(images, self.model)
         if len(images) == 1 and not self._warned_of_single_images and uses_batch_statistics(self.model):
             self._warned_of_single_images = True
             warnings.warn(
@@ -351,20 +327,9 @@ class Method(nn.Module, metaclass=_Sealed):
     def _try_out(self, images: Tensor) -> None:
         """See once for each shape whether the network takes such images, before anything moves."""
         few = images[:2]
-        if few.shape in self._tried_shapes:
-            return
-        try:
-            with torch.no_grad():
-                logits = self.model(few)
-        except (RuntimeError, ValueError, IndexError) as error:
-            single = " (a single image has no batch statistics there: give larger batches)" if len(few) == 1 else ""
-            raise ValueError(
-                f"the model does not take images of shape {tuple(few.shape)}{single}: {_first_line(error)}"
-            ) from error
-        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(few):
-            shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise ValueError(f"the model must answer with logits (N, classes), got {shown} for {len(few)} images.")
-        self._tried_shapes.add(few.shape)
+        if few.shape not in self._tried_shapes:
+            check_answers(self.model, few)
+            self._tried_shapes.add(few.shape)
 
 
 @dataclass(frozen=True)
@@ -379,30 +344,3 @@ class _TensorOf:
 
 def _noted(value: Any) -> Any:
     return _TensorOf(tuple(value.shape)) if isinstance(value, Tensor) else value
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-def _fastest_safe_layout(model: nn.Module) -> torch.memory_format:
-    """Choose channels-last, unless the model has GroupNorm.
-
-    The backward pass of a channels-last group_norm whose input needs no gradient kills the process on the CPU
-    (seen with torch 2.13), and that is just what the first frozen layers lead to.
-    """
-    has_group_norm = any(isinstance(module, nn.GroupNorm) for module in model.modules())
-    return torch.contiguous_format if has_group_norm else torch.channels_last
-
-
-def _independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn.Module:
-    """Copy a model in a memory layout; weights made under inference mode become ordinary ones."""
-    clone = copy.deepcopy(model)
-    for module in clone.modules():
-        for name, parameter in list(module._parameters.items()):
-            if parameter is not None and parameter.is_inference():
-                module._parameters[name] = nn.Parameter(parameter.detach().clone())
-        for name, buffer in list(module._buffers.items()):
-            if buffer is not None and buffer.is_inference():
-                module._buffers[name] = buffer.clone()
-    return clone.to(memory_format=memory_format)  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,78 @@
+"""What a method makes sure of before anything moves."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine, normalised images are not
+
+
+def check_images(images: Tensor, model: nn.Module) -> None:
+    """Refuse what is no batch of images for a model: type, shape, device, values.
+
+    Raises:
+        TypeError: Not a tensor of the model's floating-point type.
+        ValueError: Wrong shape, empty, NaN or Inf, values far outside [0, 1], or another device.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.checks import check_images
+        >>> check_images(torch.rand(3, 32, 32), torch.nn.Flatten())
+        Traceback (most recent call last):
+        ValueError: images must have shape (N, C, H, W), got (3, 32, 32).
+    """
+    if not isinstance(images, Tensor):
+        raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: use torch.as_tensor(images).")
+    if not images.is_floating_point():
+        raise TypeError(f"images must be floating point in [0, 1], got {images.dtype}: divide by 255 as float.")
+    if images.ndim != 4:
+        raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}.")
+    if images.numel() == 0:
+        raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
+    parameter = next(model.parameters(), images)
+    if images.device != parameter.device:
+        raise ValueError(f"images are on {images.device}, the model is on {parameter.device}: move one of them.")
+    if images.dtype != parameter.dtype:
+        raise TypeError(f"images are {images.dtype}, the model is {parameter.dtype}: use images.to({parameter.dtype}).")
+    lowest, highest = (bound.item() for bound in images.detach().aminmax())
+    if not (math.isfinite(lowest) and math.isfinite(highest)):
+        bad = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+        raise ValueError(f"{len(bad)} of {len(images)} images hold NaN or Inf, the first at place {bad[0]}.")
+    if lowest < LOWEST or highest > HIGHEST:
+        raise ValueError(
+            f"images must be in [0, 1], got values from {lowest:.3g} to {highest:.3g}: "
+            "give them unnormalised (normalisation belongs to the model), divided by 255 if they are bytes."
+        )
+
+
+def check_answers(model: nn.Module, images: Tensor) -> None:
+    """Refuse a model that does not answer a few images with logits.
+
+    Raises:
+        ValueError: It fails on images of this shape, or answers with something else.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.checks import check_answers
+        >>> check_answers(torch.nn.Identity(), torch.rand(2, 3, 8, 8))
+        Traceback (most recent call last):
+        ValueError: the model must answer with logits (N, classes), got (2, 3, 8, 8) for 2 images.
+    """
+    try:
+        with torch.no_grad():
+            logits = model(images)
+    except (RuntimeError, ValueError, IndexError) as error:
+        single = " (a single image has no batch statistics there: give larger batches)" if len(images) == 1 else ""
+        raise ValueError(
+            f"the model does not take images of shape {tuple(images.shape)}{single}: {_first_line(error)}"
+        ) from error
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images):
+        shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(f"the model must answer with logits (N, classes), got {shown} for {len(images)} images.")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
