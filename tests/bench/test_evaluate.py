@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import midway
 from midway.bench import Result
@@ -94,3 +95,20 @@ def test_metrics_refuse_what_does_not_match() -> None:
     with pytest.raises(ValueError, match=r"\(2,\) predictions for \(3,\) labels"):
         midway.metrics.accuracy(torch.zeros(2), torch.zeros(3))
     assert math.isnan(midway.metrics.accuracy(torch.zeros(0), torch.zeros(0)))
+
+
+def test_any_pairs_of_images_and_labels_will_do() -> None:
+    images, labels = torch.rand(10, 3, 8, 8), torch.arange(10) % 4
+    loader = DataLoader(TensorDataset(images, labels), batch_size=4)
+    result = midway.evaluate(tiny_network(), loader)
+    logits = midway.Source(tiny_network())(images)
+    assert result.accuracy == 100 * int((logits.argmax(1) == labels).sum()) / 10
+    assert (result.images, result.by_group) == (10, {"images": result.accuracy})
+    assert midway.evaluate(tiny_network().double(), loader).accuracy == result.accuracy
+    with pytest.raises(TypeError, match="the stream must give pairs of tensors, images and labels"):
+        midway.evaluate(tiny_network(), [images])  # type: ignore[list-item]
+
+
+def test_labels_that_the_network_does_not_know_are_named() -> None:
+    with pytest.raises(ValueError, match="has label 9, but the network knows 4 classes, 0 to 3"):
+        midway.evaluate(tiny_network(), [(torch.rand(2, 3, 8, 8), torch.tensor([1, 9]))])

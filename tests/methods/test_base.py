@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,7 +62,9 @@ def test_single_images_warn_once_where_batch_statistics_are_used() -> None:
 def test_unknown_names_list_the_valid_ones_and_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"did you mean 'tent'\? Valid: .*bn.*source.*tent"):
         midway.adapt(tiny_network(), "tnet")
-    with pytest.raises(TypeError, match=r"did you mean 'steps'\? Valid: betas, lr, predict, statistics, steps"):
+    with pytest.raises(
+        TypeError, match=r"did you mean 'steps'\? Valid: betas, lr, optimizer, predict, statistics, steps"
+    ):
         midway.adapt(tiny_network(), "tent", step=2)
 
 
@@ -88,7 +91,7 @@ def test_registering_a_taken_name_is_refused() -> None:
 
 
 def test_state_of_another_method_or_network_is_refused_untouched() -> None:
-    method = midway.Tent(tiny_network())
+    method = midway.Tent(tiny_network(), lr=0.001)
     method(batches(1)[0])
     before = {key: value.clone() for key, value in method.state_dict().items() if isinstance(value, torch.Tensor)}
     with pytest.raises(ValueError, match="plain network weights"):
@@ -96,13 +99,13 @@ def test_state_of_another_method_or_network_is_refused_untouched() -> None:
     with pytest.raises(ValueError, match=r"the state is of lr=0\.1, this method has lr=0\.001"):
         method.load_state_dict(midway.Tent(tiny_network(), lr=0.1).state_dict())
     with pytest.raises(ValueError, match="assign=True"):
-        method.load_state_dict(midway.Tent(tiny_network()).state_dict(), assign=True)
+        method.load_state_dict(midway.Tent(tiny_network(), lr=0.001).state_dict(), assign=True)
     with pytest.raises(ValueError, match="the state is of source, this is tent"):
         method.load_state_dict(midway.Source(tiny_network()).state_dict())
     with pytest.raises(ValueError, match="keys differ"):
-        method.load_state_dict(midway.Tent(tiny_network("layer")).state_dict())
+        method.load_state_dict(midway.Tent(tiny_network("layer"), lr=0.001).state_dict())
     with pytest.raises(ValueError, match="shapes differ"):
-        method.load_state_dict(midway.Tent(tiny_network(classes=7)).state_dict())
+        method.load_state_dict(midway.Tent(tiny_network(classes=7), lr=0.001).state_dict())
     after = method.state_dict()
     assert all(torch.equal(value, after[key]) for key, value in before.items())
 
@@ -136,7 +139,7 @@ def test_moving_to_another_dtype_takes_the_optimizer_along() -> None:
     method(images[0])
     method.double()
     assert method(images[1].double()).dtype == torch.float32
-    assert all(state["exp_avg"].dtype == torch.float64 for state in method.optimizer.state.values())
+    assert all(state["exp_avg"].dtype == torch.float64 for state in method.optimizer.made("adam", 1e-3).state.values())
 
 
 def test_networks_with_constants_outside_their_state_dict_save_and_load() -> None:
@@ -157,3 +160,58 @@ def test_snapshot_and_restore_go_back_to_any_moment() -> None:
     method(third)
     method.restore(moment)
     assert torch.equal(method(second), expected)
+
+
+def test_settings_are_checked_by_name_and_kind() -> None:
+    for settings, said in (
+        ({"learning_rate": 1}, "unknown hyper-parameter of Tent 'learning_rate'"),
+        ({"lr": "1e-3"}, "lr must be a number, got '1e-3'"),
+        ({"lr": True}, "lr must be a number, got True"),
+        ({"steps": 1.5}, "steps must be a whole number, got 1.5"),
+        ({"statistics": "kindred"}, r"Tent\(midway.kindred\(model\)\)"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            midway.Tent(tiny_network(), **settings)  # type: ignore[arg-type]
+    assert midway.Tent(tiny_network(), lr=torch.tensor(0.5).item(), steps=2).steps == 2
+
+
+@pytest.mark.parametrize("name", [name for name in midway.methods.names() if name != "source"])
+def test_half_precision_is_refused_where_weights_move_and_works_elsewhere(name: str) -> None:
+    network = tiny_network().to(torch.bfloat16)
+    moves = name not in ("bn", "t3a", "lame", "dua")
+    if moves:
+        with pytest.raises(TypeError, match=r"too coarse for the small steps of adaptation: give the model as float32"):
+            midway.adapt(network, name)
+    else:
+        method = midway.adapt(network, name)
+        for images in batches(2):
+            assert method(images.to(torch.bfloat16)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", midway.methods.names())
+def test_whole_methods_are_saved_moved_and_unwrapped(name: str, tmp_path: Path) -> None:
+    method = midway.adapt(nn.DataParallel(tiny_network()), name)
+    assert not isinstance(method.model, nn.DataParallel)
+    first, second = batches(2)
+    method(first)
+    torch.save(method, tmp_path / "method.pt")
+    loaded = torch.load(tmp_path / "method.pt", weights_only=False)
+    assert torch.equal(loaded(second), method(second))
+    twice = midway.adapt(tiny_network(), name).double()
+    for images in (first, second):
+        assert twice(images.double()).isfinite().all()
+
+
+def test_networks_that_cannot_be_adapted_are_refused() -> None:
+    with pytest.raises(ValueError, match="a single logit"):
+        midway.Tent(
+            nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1))
+        )(batches(1)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.trace(tiny_network(), batches(1)[0])  # type: ignore[no-untyped-call]
+    with pytest.raises(TypeError, match=r"give the nn\.Module it was made from"):
+        midway.Source(scripted)
+    for refuses in (midway.MEMO, midway.DUA):
+        with pytest.raises(ValueError, match="which kindred statistics replace: give it the plain network"):
+            refuses(midway.kindred(tiny_network()))

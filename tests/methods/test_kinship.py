@@ -26,12 +26,13 @@ def distance(traits: Tensor, i: int, j: int) -> Tensor:
         spread = (channel - channel.mean()).square().mean().sqrt()
         if spread > 0:
             z = (channel - channel.mean()) / spread
-            telling = abs(math.log((z**4).mean().item() / 3)) - math.sqrt(0.04 + 10 / n)
+            excess = math.log((z**4).mean().item() / 3)
+            telling = (excess - 1 if excess > 0 else -excess) - math.sqrt(0.04 + 10 / n)
             total += max(0.0, telling) * (z[i] - z[j]) ** 2
     return total / traits.shape[1]
 
 
-def by_definition(x: Tensor, layer: nn.Module, bandwidth: float) -> Tensor:
+def by_definition(x: Tensor, layer: nn.Module, bandwidth: float, prior: float = 0) -> Tensor:
     """The formulas of the module's docstring, image by image."""
     pixels = x.flatten(2) if x.ndim > 2 else x[..., None]
     traits = (pixels.var(dim=2, correction=0) + EPS).log().detach()
@@ -41,16 +42,20 @@ def by_definition(x: Tensor, layer: nn.Module, bandwidth: float) -> Tensor:
         weights = weights / weights.sum()
         mean = sum(w * other.mean(1) for w, other in zip(weights, pixels, strict=True))
         variance = sum(w * (other - mean[:, None]).square().mean(1) for w, other in zip(weights, pixels, strict=True))
+        kin = 1 / weights.square().sum()
+        mean = (kin * mean + prior * layer.source_mean) / (kin + prior)
+        variance = (kin * variance + prior * layer.source_var) / (kin + prior)
         normal = (own - mean[:, None]) / (variance[:, None] + EPS).sqrt()
         answers.append((normal * layer.weight[:, None] + layer.bias[:, None]).view(x[i].shape))
     return torch.stack(answers)
 
 
-def layer_of(kind: type[nn.Module], bandwidth: float) -> nn.Module:
+def layer_of(kind: type[nn.Module], bandwidth: float, prior: float = 0) -> nn.Module:
     layer = kind(3)
+    layer.running_mean, layer.running_var = torch.randn(3), torch.rand(3) + 0.5
     nn.init.normal_(layer.weight)
     nn.init.normal_(layer.bias)
-    assert use_kindred_statistics(layer, bandwidth) == 1
+    assert use_kindred_statistics(layer, bandwidth, prior) == 1
     return layer
 
 
@@ -63,16 +68,16 @@ def layer_of(kind: type[nn.Module], bandwidth: float) -> nn.Module:
         (nn.BatchNorm3d, (24, 3, 2, 3, 2)),
     ],
 )
-@pytest.mark.parametrize("bandwidth", [0.1, 0.5])
+@pytest.mark.parametrize(("bandwidth", "prior"), [(0.1, 0), (0.1, 2.5), (0.5, 16)])
 def test_values_and_gradients_are_those_of_the_definition(
-    kind: type[nn.Module], shape: tuple[int, ...], bandwidth: float
+    kind: type[nn.Module], shape: tuple[int, ...], bandwidth: float, prior: float
 ) -> None:
     torch.manual_seed(0)
-    layer = layer_of(kind, bandwidth)
+    layer = layer_of(kind, bandwidth, prior)
     kinds = torch.where(torch.arange(shape[0]) % 3 > 0, 1.0, 6.0).view(-1, *[1] * (len(shape) - 1))
     x = torch.randn(shape) * kinds * (1 + torch.rand(*shape[:2], *[1] * (len(shape) - 2))) + 1
     x.requires_grad_()
-    found, expected = layer(x), by_definition(x, layer, bandwidth)
+    found, expected = layer(x), by_definition(x, layer, bandwidth, prior)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     slope = torch.randn(shape)
     inputs = [x, layer.weight, layer.bias]
@@ -89,7 +94,7 @@ def test_the_weights_are_those_computed_by_hand() -> None:
     torch.testing.assert_close(weights[0, :2], torch.tensor([1.0, far]) / (12 * (1 + far)))
     # one in forty: the outlier's z is sqrt 39, the others' -1 / sqrt 39; kurtosis (39 ** 2 + 1 / 39) / 40
     kurtosis = (39**2 + 39 / 39**2) / 40
-    apart = (math.log(kurtosis / 3) - math.sqrt(0.04 + 0.25)) * (39**0.5 + 39**-0.5) ** 2
+    apart = (math.log(kurtosis / 3) - 1 - math.sqrt(0.04 + 0.25)) * (39**0.5 + 39**-0.5) ** 2
     traits = torch.zeros(40, 1)
     traits[7] = 1.0
     torch.testing.assert_close(distances_between(traits)[7, 3], torch.tensor(apart))
@@ -132,7 +137,7 @@ def test_a_wide_reach_gives_batch_statistics_and_a_narrow_one_the_image_its_own(
 def test_each_of_two_kinds_gets_its_own_statistics_and_so_does_an_outlier() -> None:
     torch.manual_seed(0)
     layer = nn.BatchNorm2d(8)
-    use_kindred_statistics(layer)
+    use_kindred_statistics(layer, prior=0)
     calm, loud = torch.randn(60, 8, 16, 16), 30 * torch.randn(60, 8, 16, 16) + 5
     for some in (60, 1):
         answer = layer(torch.cat([calm, loud[:some]]))
@@ -153,7 +158,7 @@ def test_permuting_the_batch_permutes_the_answers_and_large_means_cost_no_digits
 
 def test_one_image_and_images_that_are_all_the_same_are_normalised_by_themselves() -> None:
     layer = nn.BatchNorm2d(3, affine=False)
-    use_kindred_statistics(layer)
+    use_kindred_statistics(layer, prior=0)
     x = torch.randn(1, 3, 8, 8)
     torch.testing.assert_close(layer(x), nn.functional.instance_norm(x))
     torch.testing.assert_close(layer(x.expand(5, -1, -1, -1)), nn.functional.instance_norm(x).expand(5, -1, -1, -1))
@@ -173,11 +178,29 @@ def test_the_layer_keeps_its_place_and_a_copy_has_a_kinship_of_its_own() -> None
     assert {id(layer.kinship) for layer in other} == {id(other[0].kinship)} != {id(layers[0].kinship)}
 
 
+def test_an_image_without_kin_leans_on_the_source_and_one_with_many_does_not() -> None:
+    torch.manual_seed(0)
+    layer = nn.BatchNorm2d(8, affine=False)
+    layer.running_mean, layer.running_var = torch.full((8,), 5.0), torch.full((8,), 900.0)
+    source = copy.deepcopy(layer).eval()
+    use_kindred_statistics(layer, prior=1e4)
+    calm, loud = torch.randn(199, 8, 16, 16), 30 * torch.randn(1, 8, 16, 16) + 5
+    torch.testing.assert_close(layer(torch.cat([calm, loud]))[-1:], source(loud), rtol=1e-2, atol=1e-2)
+    layer.prior = 1.0
+    answer = layer(torch.cat([calm, loud]))
+    assert abs(answer[:199].std() - 1) < 0.8  # 900 is far from 1, but one image in two hundred
+    torch.testing.assert_close(answer[-1:], source(loud), rtol=0, atol=0.6)
+    alone = layer(loud)
+    assert (alone - source(loud)).abs().max() < (nn.functional.instance_norm(loud) - source(loud)).abs().max()
+
+
 def test_models_without_batch_statistics_are_refused_with_a_reason() -> None:
     with pytest.raises(ValueError, match="no BatchNorm layer, so its images share no statistics"):
         midway.kindred(nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4)))
     with pytest.raises(ValueError, match="bandwidth must be above 0, got 0"):
         midway.kindred(tiny_network(), bandwidth=0)
+    with pytest.raises(ValueError, match="prior must be 0 or a number of images, got -1"):
+        midway.kindred(tiny_network(), prior=-1)
 
 
 def two_kinds(n: int = 40) -> Tensor:
@@ -286,8 +309,8 @@ def test_methods_that_mix_in_the_source_refuse_them(name: str) -> None:
         midway.adapt(tiny_network(), name, statistics="kindred")
 
 
-def test_a_prior_needs_the_statistics_of_the_source() -> None:
-    with pytest.raises(ValueError, match=r"which this model has not kept .* leave prior at 0"):
+def test_bn_leaves_the_prior_to_them() -> None:
+    with pytest.raises(ValueError, match=r"which kindred statistics do by themselves, .* leave prior at 0"):
         midway.adapt(tiny_network(), "bn", statistics="kindred", prior=16)
 
 

@@ -56,7 +56,7 @@ def test_after_is_the_answer_of_the_moved_network() -> None:
     bn = midway.BN(tiny_network())
     assert torch.equal(before(first), bn(first))
     moved = after(first)
-    before.optimizer.param_groups[0]["lr"] = 0.0
+    before.optimizer.made("adam", lr=1e-2).param_groups[0]["lr"] = 0.0
     assert torch.equal(before(first), moved)
     assert not torch.equal(moved, bn(first))
 

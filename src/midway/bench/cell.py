@@ -35,8 +35,8 @@ class Cell:
     Example:
         >>> from midway.bench import Grid
         >>> cell = Grid.from_dict({"methods": "tent", "scenarios": "pure:fog"}).cells()[0]
-        >>> cell.scenario, cell.settings["lr"], len(cell.key)
-        ('pure:fog', 0.001, 16)
+        >>> cell.scenario, cell.settings["steps"], len(cell.key)
+        ('pure:fog', 1, 16)
     """
 
     method: str

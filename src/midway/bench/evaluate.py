@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from midway.methods import Method, Source
 from midway.metrics import accuracy, accuracy_by_group, calibration_error, negative_log_likelihood
-from midway.streams import Stream
+from midway.streams import Batch, Stream
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,44 @@ class Answers:
     batch_seconds: tuple[float, ...]
 
 
+class Batches(Protocol):
+    """What is shown to a method: batches, the names of their groups, and a name of its own."""
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches in order."""
+
+
+class _Pairs:
+    """Pairs of images and labels as batches of one group."""
+
+    name = "stream"
+    groups = ("images",)
+
+    def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+        self.pairs = pairs
+
+    def __iter__(self) -> Iterator[Batch]:
+        for pair in self.pairs:
+            if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(t, Tensor) for t in pair)):
+                raise TypeError(
+                    "the stream must give pairs of tensors, images and labels, as a torch DataLoader over such pairs "
+                    f"does, or be a midway stream; got {type(pair).__name__}."
+                )
+            images, labels = pair
+            yield Batch(images, labels.cpu().long(), torch.zeros(len(labels), dtype=torch.int64))
+
+
 def evaluate(
     method: Method | nn.Module,
-    stream: Stream,
+    stream: Stream | Iterable[tuple[Tensor, Tensor]],
     *,
     label: str | None = None,
     reset: bool = True,
@@ -97,7 +132,8 @@ def evaluate(
 
     Args:
         method: A method; a plain classifier is measured as it is (as ``Source``).
-        stream: The batches.
+        stream: The batches: a stream, or anything that gives pairs of images in [0, 1], (N, C, H, W), and labels, such
+            as a torch DataLoader.
         label: What tables call this entry; the method's name if left out.
         reset: Start from the source. False continues from the method's present state (continual adaptation).
         on_batch: Called after every batch with the accuracy so far, for progress bars.
@@ -111,14 +147,15 @@ def evaluate(
     """
     if not isinstance(method, Method):
         method = Source(method)
+    shown: Batches = stream if isinstance(stream, Stream) else _Pairs(stream)
     if reset:
         method.reset()
-    return judge(method, stream, answer(method, stream, on_batch=on_batch), label=label)
+    return judge(method, shown, answer(method, shown, on_batch=on_batch), label=label)
 
 
 def answer(
     method: Method,
-    stream: Stream,
+    stream: Batches,
     *,
     on_batch: Callable[[float], None] | None = None,
     around_first: Callable[[], AbstractContextManager[object]] = nullcontext,
@@ -131,15 +168,21 @@ def answer(
         on_batch: Called after every batch with the accuracy so far.
         around_first: Makes a context for answering the first batch, to count what it costs.
     """
-    device = next((p.device for p in method.parameters()), torch.device("cpu"))
+    like = next(method.parameters(), torch.empty(0))
     logits, labels, groups, accuracies, seconds = [], [], [], [], []
     right = seen = 0
     for batch in stream:
-        images = batch.images.to(device)
+        images = batch.images.to(like)
         with nullcontext() if seen else around_first():
             started = time.perf_counter()
             answered = method(images).cpu()
             seconds.append(time.perf_counter() - started)
+        classes, highest = answered.shape[1], int(batch.labels.max())
+        if highest >= classes:
+            raise ValueError(
+                f"{stream.name} has label {highest}, but the network knows {classes} classes, 0 to {classes - 1}: "
+                "give it data of its own classes."
+            )
         logits.append(answered)
         labels.append(batch.labels)
         groups.append(batch.group)
@@ -152,7 +195,7 @@ def answer(
     return Answers(torch.cat(logits), torch.cat(labels), torch.cat(groups), tuple(accuracies), tuple(seconds))
 
 
-def judge(method: Method, stream: Stream, answers: Answers, *, label: str | None = None) -> Result:
+def judge(method: Method, stream: Batches, answers: Answers, *, label: str | None = None) -> Result:
     """Say how good a method's answers on a stream are."""
     predictions = answers.logits.argmax(dim=1)
     counts = answers.group.bincount(minlength=len(stream.groups)).tolist()

@@ -100,6 +100,12 @@ class Grid:
                 raise PlanError(f"import: {error}: install it, or name a module that is there.", "import") from error
         read = {key: _READERS[key](key, value) for key, value in content.items() if key != "import"}
         read["methods"] = (*read.get("methods", ()), *read.pop("method", ()))
+        if "scenarios" not in read and any(text.partition("@")[0] == "folder" for text in read.get("data", ())):
+            raise PlanError(
+                'what shall be done to the images of the folder is not said: scenarios = "pure:clean" takes them as '
+                'they are, "pure:fog" adds fog.',
+                "data",
+            )
         if not read["methods"]:
             raise PlanError(f"there are no methods: name some of {', '.join(midway.methods.names())}.", "methods")
         return cls(**read)

@@ -22,7 +22,7 @@ app = typer.Typer(help="Get, list, make and look at data sets.", no_args_is_help
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="cifar10 or cifar100.")],
-    root: Annotated[Path | None, typer.Option(help="Folder of the data set [default: NAME in the data home].")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: NAME in the data home).")] = None,
     mirror: Annotated[str | None, typer.Option(help="Another address of the published archive.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
@@ -34,34 +34,42 @@ def fetch(
 
 @app.command("ls")
 def list_(
-    home: Annotated[Path | None, typer.Option(help="Folder of data sets [default: the data home].")] = None,
+    home: Annotated[Path | None, typer.Option(help="Folder of data sets (default: the data home).")] = None,
     check: Annotated[bool, typer.Option("--check", help="Compute all checksums again.")] = False,
 ) -> None:
-    """Show which data sets are here, where, how big, and whether they are verified."""
+    """Show which data sets are here, where, how big, and whether they are verified; and which there are besides."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("data set", "size", "verified", "note", "where"):
         table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
-    for record in data.inventory(home, deep=check):
+    here = list(data.inventory(home, deep=check))
+    for record in here:
         verified = "[green]yes[/]" if record.verified else "[yellow]no[/]"
         table.add_row(record.name, decimal(record.bytes), verified, record.note, str(record.path))
     _console().print(table)
+    absent = [name for name in data.names() if name not in {record.name for record in here}]
+    _console().print(
+        f"Not here, but known: {', '.join(absent)}. `midway data fetch` and `midway data make` bring some of them; "
+        f"for the others, put the files into {data.data_home() if home is None else home} under these names.",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 @app.command()
 def make(
     name: Annotated[str, typer.Argument(help="What to make, for example cifar10-c from cifar10.")],
     source: Annotated[
-        str | None, typer.Option("--from", help="Clean data: a name or a folder of images [default: NAME without -c].")
+        str | None, typer.Option("--from", help="Clean data: a name or a folder of images (default: NAME without -c).")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write [default: NAME in the data home].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write (default: NAME in the data home).")] = None,
     severity: Annotated[str, typer.Option(help="5, 1-5 or 1,3,5.")] = "1-5",
-    corruption: Annotated[str | None, typer.Option(help="Some corruptions, by commas [default: all 19].")] = None,
+    corruption: Annotated[str | None, typer.Option(help="Some corruptions, by commas (default: all 19).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random corruptions.")] = 0,
     layout: Annotated[
-        Literal["npy", "jpeg", "png"] | None, typer.Option(help="How to store images [default: as the source does].")
+        Literal["npy", "jpeg", "png"] | None, typer.Option(help="How to store images (default: as the source does).")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Side in pixels for a folder of images.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes [default: one a processor].")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes (default: one a processor).")] = None,
 ) -> None:
     """Write a corrupted data set in its published layout; an interrupted run is continued."""
     if source is None and not name.endswith("-c"):

@@ -17,7 +17,7 @@ from midway.report import StoredRun, accuracy_table, summary, to_markdown, to_ri
 def demo(
     methods: Annotated[str, typer.Option(help="Methods to compare, with commas; all of them if left out.")] = "",
     images: Annotated[
-        int | None, typer.Option(min=1, max=2000, help="How many of the embedded images [default: as time allows].")
+        int | None, typer.Option(min=1, max=2000, help="How many of the embedded images (default: as time allows).")
     ] = None,
     budget: Annotated[float, typer.Option(min=1, help="Seconds; dearer methods are left out and named.")] = 120,
     seed: Annotated[int, typer.Option(help="Seed of corruptions and outliers.")] = 0,

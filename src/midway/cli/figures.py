@@ -18,9 +18,9 @@ from midway.suggest import unknown
 def figures(
     run: Annotated[Path, typer.Argument(help="Folder of a run or of a demo.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the figures [default: figures in that of the run].")
+        Path | None, typer.Option(help="Folder for the figures (default: figures in that of the run).")
     ] = None,
-    only: Annotated[str, typer.Option(help="Names of the wanted ones, with commas [default: all there can be].")] = "",
+    only: Annotated[str, typer.Option(help="Names of the wanted ones, with commas (default: all there can be).")] = "",
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Also compute those that need the network and images; takes minutes.")
     ] = False,

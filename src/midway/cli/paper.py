@@ -42,26 +42,26 @@ class Which(StrEnum):
 
 def paper_table(
     table: Annotated[Which, typer.Argument(help="Which table of the paper.")],
-    data: Annotated[str, typer.Option(help="Data set, see `midway data list`.")] = "cifar10-mini",
-    root: Annotated[Path | None, typer.Option(help="Folder of the data set [default: the usual place].")] = None,
+    data: Annotated[str, typer.Option(help="Data set, see `midway data ls`.")] = "cifar10-mini",
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: the usual place).")] = None,
     network: Annotated[
         str, typer.Option(help="Network: a name, a checkpoint, architecture@checkpoint, or an untrained architecture.")
     ] = "wrn16_2.cifar10",
-    methods: Annotated[str, typer.Option(help="Rows to run besides Source, with commas [default: all].")] = "",
+    methods: Annotated[str, typer.Option(help="Rows to run besides Source, with commas (default: all).")] = "",
     shifts: Annotated[
-        str, typer.Option(help="Columns to run: corruptions or pairs a/b, with commas [default: all].")
+        str, typer.Option(help="Columns to run: corruptions or pairs a/b, with commas (default: all).")
     ] = "",
-    images: Annotated[int | None, typer.Option(min=1, help="How many images of the set [default: all].")] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="How many images of the set (default: all).")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, with seeds 0, 1, ...")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images a batch.")] = 200,
     budget: Annotated[
-        str, typer.Option(help="Time there is, such as 30m: fewer images before fewer rows [default: no limit].")
+        str, typer.Option(help="Time there is, such as 30m: fewer images before fewer rows (default: no limit).")
     ] = "",
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     threads: Annotated[int, typer.Option(min=1, help="Threads a cell uses.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Cells to run at a time.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder for results [default: runs/paper/TABLE].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results (default: runs/paper/TABLE).")] = None,
 ) -> None:
     """Run a table of the MITA paper and print our numbers beside its own, with the difference.
 

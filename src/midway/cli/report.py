@@ -14,7 +14,7 @@ from midway.report import read_run, write_report
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of a run or of a demo.")],
     other: Annotated[Path | None, typer.Argument(help="A later run, to be compared with the first.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The file [default: report.html in the folder of the last].")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file (default: report.html in the folder of the last).")] = None,
 ) -> None:
     """Write one HTML page that needs no network: the answer, tables, figures, settings, failures."""
     first = read_run(run)

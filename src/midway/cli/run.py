@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -20,6 +21,7 @@ from midway.bench import Cell, Engine, Grid, LocalEngine, PlanError, Store, gath
 from midway.bench import run as run_cells
 from midway.bench.engines.ray import RayEngine
 from midway.bench.estimate import Estimate
+from midway.bench.material import Material
 from midway.bench.outcome import environment
 from midway.bench.plan_file import pointed_at, read_plan
 from midway.bench.store import RESULTS
@@ -102,6 +104,7 @@ def run(
     if dry_run:
         _show(cells, folder, processes)
         return
+    _check_data(cells)
     on_cluster = {"--address": address, "--cpus-per-cell": cpus_per_cell, "--gpus-per-cell": gpus_per_cell}
     if engine is EngineName.ray:
         if jobs is not None:
@@ -111,6 +114,7 @@ def run(
     elif given := [flag for flag, value in on_cluster.items() if value is not None]:
         raise ValueError(f"{given[0]} is for clusters: add --engine ray.")
     else:
+        _check_device(cells)
         _run(cells, folder, LocalEngine(jobs=processes), processes, keep_predictions=keep_predictions, wait=wait)
 
 
@@ -128,6 +132,21 @@ def _plan(path: Path | None, flags: dict[str, Any]) -> list[Cell]:
         if guilty in flags:
             raise PlanError(f"--{str(guilty).replace('_', '-')}: {error}", *error.where) from error
         raise
+
+
+def _check_data(cells: Sequence[Cell]) -> None:
+    """Load each data set once before anything begins: what is missing is said now, not cell by cell."""
+    material = Material()
+    for cell in {(cell.data, cell.root, cell.size): cell for cell in cells}.values():
+        material.data_set(cell)
+
+
+def _check_device(cells: Sequence[Cell]) -> None:
+    """Refuse a GPU that is not there."""
+    if any(cell.device.startswith("cuda") for cell in cells) and not torch.cuda.is_available():
+        raise ValueError(
+            "--device: torch finds no GPU here: use cpu or auto, or a cluster that has one (--engine ray)."
+        )
 
 
 def _run(cells: Sequence[Cell], folder: Path, engine: Engine, jobs: int, *, keep_predictions: bool, wait: bool) -> None:

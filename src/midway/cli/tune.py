@@ -35,7 +35,7 @@ def tune(
         str,
         typer.Option(help="A file, or a URL: sqlite:///tune.db, postgresql://user@host/name (default: in --out)."),
     ] = "",
-    data: Annotated[str, typer.Option(help="Data set, see `midway data list`.")] = "cifar10-mini",
+    data: Annotated[str, typer.Option(help="Data set, see `midway data ls`.")] = "cifar10-mini",
     root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: the usual place).")] = None,
     network: Annotated[
         str, typer.Option(help="A name, a checkpoint, architecture@checkpoint, or an untrained architecture.")

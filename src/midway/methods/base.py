@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self, final
 import torch
 from torch import Tensor, nn
 
-from midway.methods.checks import check_answers, check_images
-from midway.methods.copies import fastest_safe_layout, independent_copy
+from midway.methods.checks import check_answers, check_images, check_settings
+from midway.methods.copies import independent_copy, takes_channels_last
 from midway.methods.descent import descend
 from midway.methods.kinship import is_kindred
 from midway.methods.normalization import uses_batch_statistics
@@ -57,6 +57,7 @@ class _Sealed(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         with torch.inference_mode(False):
+            check_settings(cls, kwargs)
             method = super().__call__(*args, **kwargs)
             bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
             bound.apply_defaults()
@@ -119,12 +120,22 @@ class Method(nn.Module, metaclass=_Sealed):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
         if isinstance(model, Method):
             raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
-        self.memory_format = fastest_safe_layout(model)
+        if self.uses_source_statistics and is_kindred(model):
+            raise ValueError(
+                f"{self.about.name} mixes in the source's statistics, which kindred statistics replace: "
+                "give it the plain network."
+            )
+        self.channels_last = takes_channels_last(model)
         self.model = independent_copy(model, self.memory_format).eval().requires_grad_(False)
         self.diagnostics: dict[str, float] = {}
         self.settled: dict[str, Any] = {}
         self._tried_shapes: set[tuple[int, ...]] = set()
         self._warned_of_single_images = False
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """The layout of the network and of the images it gets."""
+        return torch.channels_last if self.channels_last else torch.contiguous_format
 
     @property
     def adapts_to(self) -> int | None:

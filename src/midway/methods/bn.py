@@ -48,8 +48,8 @@ class BN(Method):
         changed = use_batch_statistics(self.model) if prior == 0 else use_prior_statistics(self.model, prior)
         if not changed and uses_batch_statistics(self.model) and prior:
             raise ValueError(
-                "a prior mixes in the source's statistics, which this model has not kept (kindred statistics replace "
-                "them): leave prior at 0."
+                "a prior mixes in the source's statistics, which kindred statistics do by themselves, see "
+                "midway.kindred: leave prior at 0."
             )
         if not changed and not uses_batch_statistics(self.model):
             warnings.warn(

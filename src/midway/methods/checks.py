@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from midway.suggest import unknown
+
 LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine, normalised images are not
+
+
+def check_settings(method: type, settings: Mapping[str, Any]) -> None:
+    """Refuse hyper-parameters that a method does not have, and words where it wants numbers.
+
+    Raises:
+        TypeError: Which one, and what would be right.
+
+    Example:
+        >>> import midway
+        >>> from midway.methods.checks import check_settings
+        >>> check_settings(midway.Tent, {"lr": "1e-3"})
+        Traceback (most recent call last):
+        TypeError: lr must be a number, got '1e-3'.
+    """
+    known = inspect.signature(method.__init__).parameters  # type: ignore[misc]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    for name, value in settings.items():
+        if name == "statistics" and name not in known:
+            raise TypeError(
+                f'statistics is for midway.adapt(model, "...", statistics="kindred"); '
+                f"here, give it a model with them: {method.__name__}(midway.kindred(model))."
+            )
+        if name not in known:
+            raise TypeError(unknown(f"hyper-parameter of {method.__name__}", name, list(known)[2:]))
+        wanted = str(known[name].annotation).replace(" | None", "")
+        if value is None or wanted not in ("int", "float"):
+            continue
+        if isinstance(value, bool | str) or not isinstance(value, Real):
+            raise TypeError(f"{name} must be a number, got {value!r}.")
+        if wanted == "int" and value % 1:
+            raise TypeError(f"{name} must be a whole number, got {value!r}.")
 
 
 def check_images(images: Tensor, model: nn.Module) -> None:
@@ -44,7 +83,8 @@ def check_images(images: Tensor, model: nn.Module) -> None:
     if lowest < LOWEST or highest > HIGHEST:
         raise ValueError(
             f"images must be in [0, 1], got values from {lowest:.3g} to {highest:.3g}: "
-            "give them unnormalised (normalisation belongs to the model), divided by 255 if they are bytes."
+            "give them unnormalised, divided by 255 if they are bytes; normalisation belongs to the model, "
+            "as torch.nn.Sequential(midway.models.Normalize(mean, std), model)."
         )
 
 
@@ -72,6 +112,8 @@ def check_answers(model: nn.Module, images: Tensor) -> None:
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images):
         shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"the model must answer with logits (N, classes), got {shown} for {len(images)} images.")
+    if logits.shape[1] < 2:
+        raise ValueError("the model has a single logit, so there is nothing to be sure of: give it one for each class.")
 
 
 def _first_line(error: Exception) -> str:

@@ -8,24 +8,28 @@ import torch
 from torch import nn
 
 
-def fastest_safe_layout(model: nn.Module) -> torch.memory_format:
-    """Choose channels-last, unless the model has GroupNorm.
+def takes_channels_last(model: nn.Module) -> bool:
+    """Tell whether a model may run in the faster layout: not if it has GroupNorm.
 
     The backward pass of a channels-last group_norm whose input needs no gradient kills the process on the CPU
     (seen with torch 2.13), and that is just what the first frozen layers lead to.
 
     Example:
         >>> import torch
-        >>> from midway.methods.copies import fastest_safe_layout
-        >>> fastest_safe_layout(torch.nn.Conv2d(3, 4, 1)), fastest_safe_layout(torch.nn.GroupNorm(1, 4))
-        (torch.channels_last, torch.contiguous_format)
+        >>> from midway.methods.copies import takes_channels_last
+        >>> takes_channels_last(torch.nn.Conv2d(3, 4, 1)), takes_channels_last(torch.nn.GroupNorm(1, 4))
+        (True, False)
     """
-    has_group_norm = any(isinstance(module, nn.GroupNorm) for module in model.modules())
-    return torch.contiguous_format if has_group_norm else torch.channels_last
+    return not any(isinstance(module, nn.GroupNorm) for module in model.modules())
 
 
 def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn.Module:
     """Copy a model in a memory layout; weights made under inference mode become ordinary ones.
+
+    What only spreads a model over devices (DataParallel) is left off: its copies would forget what they adapted.
+
+    Raises:
+        TypeError: The model is TorchScript, whose weights cannot be told to move.
 
     Example:
         >>> import torch
@@ -34,6 +38,10 @@ def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn
         >>> independent_copy(layer, torch.contiguous_format).weight is layer.weight
         False
     """
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        model = model.module
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was made from.")
     clone = copy.deepcopy(model)
     for module in clone.modules():
         for name, parameter in list(module._parameters.items()):

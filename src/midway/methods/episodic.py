@@ -25,7 +25,7 @@ class Episodic(Wrapper):
         >>> torch.equal(adapted(images), adapted(images))
         True
         >>> adapted
-        Episodic(Tent(CifarResNet, lr=0.001, betas=(0.9, 0.999), steps=1, predict='after'))
+        Episodic(Tent(CifarResNet, optimizer='adam', lr=0.001, betas=(0.9, 0.999), steps=1, predict='after'))
     """
 
     def __init__(self, method: Method) -> None:

@@ -7,16 +7,22 @@ batch by how alike they are,
 
     m_i = sum_j w_ij mean_j,    v_i = sum_j w_ij E[(x_j - m_i)^2],    w_ij = softmax_j(-d_ij / h).
 
+An image with few kin knows little: its statistics are those of n_i = 1 / sum_j w_ij^2 images, and the source's count as
+N more of them,
+
+    mean_i = (n_i m_i + N mean_source) / (n_i + N),    and so for the variance.
+
 The traits of an image are the log variances z of its channels, standardised over the batch. Images always differ in
 them by what they show; that they are of several kinds shows in the shape of a trait's distribution: two humps have a
 kurtosis k below that of a Gaussian, 3, a few outliers one far above. Traits count by how far they are from it,
 
-    d_ij = mean over layers so far and channels c of a_c (z_ic - z_jc)^2,    a_c = max(0, |ln(k_c / 3)| - t),
+    d_ij = mean over layers so far and channels c of a_c (z_ic - z_jc)^2,    a_c = max(0, |ln(k_c / 3)| - t_c),
 
-beyond what a single kind gives by its content and by chance, t = sqrt(0.2^2 + 10 / n) for n images. So a batch of one
-kind keeps its batch statistics, the parts of a mixture get each their own, and an outlier is left alone with itself.
+beyond what a single kind gives by its content and by chance, t = sqrt(0.2^2 + 10 / n) for n images, and one more where
+k_c > 3: long tails are common within a kind. So a batch of one kind keeps nearly its batch statistics, the parts of a
+mixture get each their own, and an outlier, alone with itself, leans on the source.
 
-Not in the MITA paper. Nothing is told the scenario; h and t were chosen on the tuning corruptions.
+Not in the MITA paper. Nothing is told the scenario; h, t and N were chosen on the tuning corruptions.
 """
 
 from __future__ import annotations
@@ -35,7 +41,11 @@ from midway.methods.normalization import drop_running_statistics
 BANDWIDTH = 0.25
 """h: how far kinship reaches."""
 
+PRIOR = 4.0
+"""N: how many images the source's statistics count as."""
+
 GAUSSIAN_KURTOSIS = 3.0
+LONG_TAIL = 1.0
 
 Scaling = tuple[Tensor, Tensor]
 
@@ -91,17 +101,19 @@ def distances_between(traits: Tensor) -> Tensor:
     traits = (traits - traits.mean(dim=0)) / torch.where(spread > 0, spread, 1)
     kurtosis = torch.where(spread > 0, traits.pow(4).mean(dim=0), GAUSSIAN_KURTOSIS)
     by_chance = math.sqrt(0.2**2 + 10 / len(traits))
-    telling = ((kurtosis / GAUSSIAN_KURTOSIS).log().abs() - by_chance).clamp(min=0)
+    excess = (kurtosis / GAUSSIAN_KURTOSIS).log()
+    telling = torch.where(excess > 0, excess - LONG_TAIL, -excess).sub(by_chance).clamp(min=0)
     traits = traits * telling.sqrt()
     return torch.cdist(traits, traits).square() / traits.shape[1]
 
 
-def kindred(model: nn.Module, bandwidth: float = BANDWIDTH) -> nn.Module:
+def kindred(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> nn.Module:
     """Return a copy of a classifier that normalises each image by its kin; any method adapts it as it adapts others.
 
     Args:
         model: Any classifier; it is not changed. Layers other than BatchNorm are left as they are.
         bandwidth: See ``use_kindred_statistics``.
+        prior: Likewise.
 
     Raises:
         ValueError: The model has no BatchNorm layer: each image is on its own already. Or one that computes more than
@@ -118,7 +130,7 @@ def kindred(model: nn.Module, bandwidth: float = BANDWIDTH) -> nn.Module:
     if is_kindred(model):
         raise ValueError("the model has kindred statistics already: adapt it as it is.")
     model = copy.deepcopy(model)
-    if not use_kindred_statistics(model, bandwidth):
+    if not use_kindred_statistics(model, bandwidth, prior):
         raise ValueError("the model has no BatchNorm layer, so its images share no statistics: adapt it as it is.")
     return model
 
@@ -128,15 +140,16 @@ def is_kindred(model: nn.Module) -> bool:
     return any(isinstance(module, KindredNorm) for module in model.modules())
 
 
-def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH) -> int:
+def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> int:
     """Make every BatchNorm layer normalise each image by its kin, in training and evaluation mode alike.
 
-    The layers keep their places, names, scales and shifts; the running statistics are dropped.
+    The layers keep their places, names, scales and shifts; the running statistics become the source's for the prior.
 
     Args:
         model: Changed in place.
         bandwidth: How far kinship reaches: small leaves each image alone with its likes, large gives the batch's
             statistics to all.
+        prior: How many images the source's statistics count as.
 
     Returns:
         The number of layers changed.
@@ -145,7 +158,7 @@ def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH) -> in
         >>> import torch
         >>> from midway.methods.kinship import use_kindred_statistics
         >>> layer = torch.nn.BatchNorm2d(1).eval()
-        >>> use_kindred_statistics(layer)
+        >>> use_kindred_statistics(layer, prior=0)
         1
         >>> calm = torch.tensor([-1.0, 1.0]).repeat(99, 1, 1, 1)
         >>> loud = 50 * calm[:1]
@@ -154,6 +167,8 @@ def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH) -> in
     """
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be above 0, got {bandwidth}.")
+    if not 0 <= prior < math.inf:
+        raise ValueError(f"prior must be 0 or a number of images, got {prior}.")
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)]
     for name, layer in layers:
         if type(layer).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward, KindredNorm.forward):
@@ -163,9 +178,13 @@ def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH) -> in
             )
     kinship = Kinship(bandwidth)
     for _, layer in layers:
+        source = layer.running_mean, layer.running_var
         drop_running_statistics(layer)
         layer.__class__ = KindredNorm
         layer.kinship = kinship  # type: ignore[assignment]
+        layer.prior = prior  # type: ignore[assignment]
+        for name, value in zip(("source_mean", "source_var"), source, strict=True):
+            layer.register_buffer(name, None if value is None else value.detach().clone())
     return len(layers)
 
 
@@ -177,6 +196,9 @@ class KindredNorm(_BatchNorm):
     """
 
     kinship: Kinship
+    prior: float
+    source_mean: Tensor | None
+    source_var: Tensor | None
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each image by its kin."""
@@ -189,12 +211,15 @@ class KindredNorm(_BatchNorm):
         normalised: Tensor = _Normalise.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
         return normalised
 
-    def scale_and_shift(self, mean: Tensor, square: Tensor, weight: Tensor | None, bias: Tensor | None) -> Scaling:
-        """Return what each image and channel is multiplied by and what is then added.
+    def scale_and_shift(
+        self, mean: Tensor, square: Tensor, centre: Tensor, weight: Tensor | None, bias: Tensor | None
+    ) -> Scaling:
+        """Return what each image and channel is multiplied by and what is then added, relative to the centre.
 
         Args:
-            mean: Of each image and channel.
-            square: Mean square of each image and channel.
+            mean: Of each image and channel, relative to the centre.
+            square: Mean square of each image and channel, likewise.
+            centre: A value for each channel.
             weight: The layer's scale.
             bias: The layer's shift.
         """
@@ -202,6 +227,11 @@ class KindredNorm(_BatchNorm):
             kin = self.kinship.after(self, ((square - mean.square()).clamp(min=0) + self.eps).log())
         kin_mean = kin @ mean
         kin_var = (kin @ square - kin_mean.square()).clamp(min=0)
+        if self.prior and self.source_mean is not None and self.source_var is not None:
+            images = 1 / kin.square().sum(dim=1, keepdim=True)
+            own = images / (images + self.prior)
+            kin_mean = torch.lerp((self.source_mean - centre).to(kin_mean).expand_as(kin_mean), kin_mean, own)
+            kin_var = torch.lerp(self.source_var.to(kin_var).expand_as(kin_var), kin_var, own)
         scale = (kin_var + self.eps).rsqrt()
         scale = scale if weight is None else scale * weight
         shift = -kin_mean * scale
@@ -227,7 +257,7 @@ class _Normalise(torch.autograd.Function):
             mean, square = (mean - centre).requires_grad_(), square.requires_grad_()
             weight, bias = (None if each is None else each.detach().requires_grad_() for each in (weight, bias))
             with torch.enable_grad():
-                scale, shift = layer.scale_and_shift(mean, square, weight, bias)
+                scale, shift = layer.scale_and_shift(mean, square, centre, weight, bias)
                 shift = shift - centre * scale
             ctx.save_for_backward(x, centre)
             ctx.small, ctx.pixels, ctx.made = (mean, square, weight, bias), pixels, (scale, shift)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.methods.base import About, Method
+from midway.methods.parameters import refuse_half_precision
 from midway.methods.per_image import UnsuitedError, run_by_image
 from midway.methods.problem import Problem
 from midway.methods.space import Choice, Integers, LogUniform, search_over
@@ -103,6 +104,7 @@ class MEMO(Method):
         super().__init__(model)
         if not any(True for _ in self.model.parameters()):
             raise ValueError("the model has no weights to move: use a method that moves other things, such as lame.")
+        refuse_half_precision(dict(self.model.named_parameters()))
         if views is not None and views < 1:
             raise ValueError(f"views must be at least 1, got {views}.")
         if steps < 1:

@@ -12,12 +12,13 @@ OptimizerKind = Literal["adam", "sgd"]
 
 
 class LateOptimizer:
-    """Adam (0.9, 0.999) or SGD with momentum 0.9, made once kind and step size are known.
+    """Adam or SGD with momentum 0.9, made once kind and step size are known.
 
     Its state is kept like that of any optimiser, made or not.
 
     Args:
         parameters: What it will move.
+        betas: Averaging of Adam's moments.
 
     Example:
         >>> import torch
@@ -29,8 +30,8 @@ class LateOptimizer:
         'SGD'
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        self.parameters = list(parameters)
+    def __init__(self, parameters: Iterable[nn.Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        self.parameters, self.betas = list(parameters), betas
         self._made: torch.optim.Optimizer | None = None
         self._how: dict[str, Any] = {}
 
@@ -39,7 +40,7 @@ class LateOptimizer:
         if self._made is None:
             self._how = {"kind": kind, "lr": lr}
             if kind == "adam":
-                self._made = torch.optim.Adam(self.parameters, lr=lr)
+                self._made = torch.optim.Adam(self.parameters, lr=lr, betas=self.betas)
             else:
                 self._made = torch.optim.SGD(self.parameters, lr=lr, momentum=0.9)
         return self._made

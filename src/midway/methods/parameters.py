@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -56,8 +57,39 @@ def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def freeze_all_but(model: nn.Module, moving: dict[str, nn.Parameter]) -> list[nn.Parameter]:
-    """Let gradients flow to these parameters alone and return them as a list for the optimiser."""
+    """Let gradients flow to these parameters alone and return them as a list for the optimiser.
+
+    Raises:
+        TypeError: They are of half precision.
+
+    Example:
+        >>> from torch import nn
+        >>> from midway.methods.parameters import freeze_all_but, norm_affine
+        >>> model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+        >>> len(freeze_all_but(model, norm_affine(model))), model[0].weight.requires_grad
+        (2, False)
+    """
+    refuse_half_precision(moving)
     model.requires_grad_(False)
     for parameter in moving.values():
         parameter.requires_grad_(True)
     return list(moving.values())
+
+
+def refuse_half_precision(moving: Mapping[str, nn.Parameter]) -> None:
+    """Refuse weights of 16 bits: small steps are lost in them, and Adam's moments are not finite.
+
+    Raises:
+        TypeError: One of them is.
+
+    Example:
+        >>> from torch import nn
+        >>> from midway.methods.parameters import refuse_half_precision
+        >>> refuse_half_precision(dict(nn.Linear(2, 2).named_parameters()))
+    """
+    for name, parameter in moving.items():
+        if parameter.dtype in (torch.float16, torch.bfloat16):
+            raise TypeError(
+                f"{name} is {parameter.dtype}, too coarse for the small steps of adaptation: "
+                "give the model as float32, model.float(), and call the adapted one under torch.autocast."
+            )

@@ -91,7 +91,7 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
     Example:
         >>> import midway
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
-        Tent(CifarResNet, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before')
+        Tent(CifarResNet, optimizer=None, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before')
     """
     known = {*hyperparameters(method), STATISTICS}
     for setting in settings:
@@ -102,8 +102,4 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         raise ValueError(f"statistics must be 'kindred', or None for the method's own, got {statistics!r}.")
     if statistics is None or isinstance(model, Method):  # an adapted model is refused below
         return find(method)(model, **settings)
-    if find(method).uses_source_statistics:
-        raise ValueError(
-            f"{method} mixes in the source's statistics, which kindred statistics replace: leave statistics out."
-        )
     return find(method)(kindred(model), **settings)

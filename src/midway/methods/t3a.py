@@ -68,7 +68,7 @@ class T3A(Method):
     def step(self, images: Tensor) -> Tensor:
         """Add the batch to the supports and answer by the prototypes."""
         features, logits = features_and_logits(self.model, self.head, images)
-        features, logits = features.float(), logits.float()
+        features, logits = features.to(self.unit_supports), logits.float()
         classes = logits.shape[1]
         self.seen += len(images)
         self.unit_supports = torch.cat([self.unit_supports, normalize(features, dim=1)])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from midway.functional import entropy
 from midway.methods.base import About, Method
 from midway.methods.normalization import use_batch_statistics
+from midway.methods.optimizers import LateOptimizer, OptimizerKind, check_optimizer
 from midway.methods.parameters import freeze_all_but, norm_affine
+from midway.methods.problem import Problem
+from midway.methods.protocol import Predict, answer, check_protocol
 from midway.methods.space import Integers, LogUniform, search_over
 
 
@@ -22,7 +24,9 @@ class Tent(Method):
 
     Args:
         model: The classifier to adapt.
-        lr: Step size of Adam (the paper: 1e-3 for CIFAR, 2.5e-4 with SGD for ImageNet).
+        optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (the paper: Adam, but SGD for ImageNet); None chooses by
+            the size of the images.
+        lr: Step size (the paper: 1e-3, for ImageNet 2.5e-4); None chooses like that.
         betas: Averaging of Adam's moments (the paper: 0.9, 0.999).
         steps: Updates a batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
@@ -55,28 +59,32 @@ class Tent(Method):
         self,
         model: nn.Module,
         *,
-        lr: float = 1e-3,
+        optimizer: OptimizerKind | None = None,
+        lr: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
         steps: int = 1,
-        predict: Literal["before", "after"] = "before",
+        predict: Predict = "before",
     ) -> None:
         super().__init__(model)
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}.")
-        if predict not in ("before", "after"):
-            raise ValueError(f"predict must be 'before' or 'after', got {predict!r}.")
+        check_protocol(steps, predict)
+        check_optimizer(optimizer, lr)
         self.steps = steps
         self.predict = predict
         use_batch_statistics(self.model)
-        self.optimizer = torch.optim.Adam(freeze_all_but(self.model, norm_affine(self.model)), lr=lr, betas=betas)
+        self.optimizer = LateOptimizer(freeze_all_but(self.model, norm_affine(self.model)), betas)
+
+    @classmethod
+    def defaults_for(cls, problem: Problem) -> dict[str, Any]:
+        """Return the paper's optimiser and step size for CIFAR or for ImageNet."""
+        large = problem.is_imagenet_size
+        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
 
     def step(self, images: Tensor) -> Tensor:
         """Descend the mean entropy H(f(x)) and answer f(x)."""
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            self.descend(entropy(logits.float()).mean(), self.optimizer)
-        if self.predict == "after":
-            with torch.no_grad():
-                logits = self.model(images)
-        return logits
+            self.settle(images, logits)
+            optimizer = self.optimizer.made(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
+            self.descend(entropy(logits.float()).mean(), optimizer)
+        return answer(self.model, images, logits, self.predict)

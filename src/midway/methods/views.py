@@ -61,6 +61,8 @@ def crops(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
         >>> crops(torch.rand(2, 3, 8, 8), draw(2, 5, torch.Generator())).shape
         torch.Size([2, 5, 3, 8, 8])
     """
+    if images.element_size() < 4:  # half precision is too coarse for places
+        return crops(images.float(), numbers, crop).to(images)
     numbers = numbers.to(images)
     if crop == "pad":
         return _shifted(images, numbers)

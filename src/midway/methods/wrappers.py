@@ -47,7 +47,7 @@ class Wrapper(Method):
         return self.method.model
 
     @property
-    def memory_format(self) -> torch.memory_format:  # type: ignore[override]
+    def memory_format(self) -> torch.memory_format:
         """The layout that the inner method wants its images in."""
         return self.method.memory_format
 

@@ -181,7 +181,13 @@ def labels_of(data: Data) -> NDArray[np.int64]:
 
 
 def source_of(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:
-    """Return the name of a shift and where its images come from."""
+    """Return the name of a shift and where its images come from.
+
+    Raises:
+        TypeError: A shift is neither a name nor a set of images.
+    """
+    if not isinstance(shift, str | ImageSet):
+        raise TypeError(f"a shift is a corruption by name or an ImageSet, got {type(shift).__name__}.")
     if isinstance(shift, ImageSet):
         if not np.array_equal(shift.labels, labels_of(data)):
             raise ValueError(f"{shift.name} does not show the same images in the same order: its labels differ.")
