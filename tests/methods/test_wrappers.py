@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
+from midway.bench.entries import parse_entries
 from midway.methods import About, Method
 from midway.testing import CONTRACT, Factory, batches, tiny_network
 
@@ -68,7 +69,7 @@ def test_states_of_other_wrappings_are_refused() -> None:
         midway.Episodic(midway.Tent(tiny_network())).load_state_dict(state)
     with pytest.raises(ValueError, match=r"the state is of min_diversity=0\.6, this method has min_diversity=0\.5"):
         midway.Guarded(midway.Tent(tiny_network()), min_diversity=0.5).load_state_dict(state)
-    with pytest.raises(ValueError, match=r"the state is of lr=0\.001, this method has lr=0\.1"):
+    with pytest.raises(ValueError, match=r"the state is of lr=None, this method has lr=0\.1"):
         midway.Guarded(midway.Tent(tiny_network(), lr=0.1)).load_state_dict(state)
 
 
@@ -191,5 +192,22 @@ def test_wrapped_methods_are_evaluated_like_others() -> None:
     episodic = midway.evaluate(midway.Guarded(midway.Episodic(midway.Tent(tiny_network(classes=10)))), stream)
     assert episodic.method == "guarded(episodic(tent))"
     own = {"min_diversity": 0.6, "entropy_range": [0.001, 0.99]}
-    assert episodic.hyperparameters == own | {"lr": 1e-3, "betas": [0.9, 0.999], "steps": 1, "predict": "before"}
+    assert episodic.hyperparameters == own | {
+        "optimizer": "adam",
+        "lr": 1e-3,
+        "betas": [0.9, 0.999],
+        "steps": 1,
+        "predict": "before",
+    }
     assert episodic.batch_accuracies == bn.batch_accuracies  # before its only update, TENT answers like BN
+
+
+def test_wrappers_by_name_and_in_plans() -> None:
+    assert repr(midway.adapt(tiny_network(), "bn", wrap="episodic")) == "Episodic(BN(Sequential, prior=0))"
+    (entry,) = parse_entries('tent(wrap="guarded", lr=0.5)')
+    assert entry.complete_settings(0)["wrap"] == "guarded"
+    method = midway.adapt(tiny_network(), "tent", **entry.settings)
+    assert isinstance(method, midway.Guarded)
+    assert method.hyperparameters["lr"] == 0.5
+    with pytest.raises(ValueError, match="wrap must be 'episodic', 'guarded' or None, got 'foil'"):
+        midway.adapt(tiny_network(), "tent", wrap="foil")

@@ -9,7 +9,7 @@ from typing import Any
 
 from midway import methods
 from midway.bench.cell import as_tuple
-from midway.methods.registry import STATISTICS
+from midway.methods.registry import FOR_EVERY_METHOD
 from midway.suggest import unknown
 from midway.testing import tiny_network
 
@@ -36,10 +36,11 @@ class Entry:
             SettingError: The method or a setting is unknown, or the method refuses a value.
         """
         settings = {key: as_tuple(value) for key, value in settings.items()}
-        if settings.get(STATISTICS, "") is None:  # the method's own, as if nothing were said
-            del settings[STATISTICS]
+        for setting in FOR_EVERY_METHOD:
+            if settings.get(setting, "") is None:  # as if nothing were said
+                del settings[setting]
         try:
-            known = {*methods.hyperparameters(name), STATISTICS}
+            known = {*methods.hyperparameters(name), *FOR_EVERY_METHOD}
         except ValueError as error:
             raise SettingError(str(error), "name") from error
         for setting in settings:

@@ -8,14 +8,20 @@ from typing import Any, TypeVar
 from torch import nn
 
 from midway.methods.base import Method
+from midway.methods.episodic import Episodic
+from midway.methods.guarded import Guarded
 from midway.methods.kinship import kindred
+from midway.methods.wrappers import Wrapper
 from midway.suggest import unknown
 
 _METHODS: dict[str, type[Method]] = {}
 M = TypeVar("M", bound=type[Method])
 
-STATISTICS = "statistics"
-"""What every method can be given besides its own hyper-parameters: whose statistics BatchNorm layers use."""
+STATISTICS, WRAP = FOR_EVERY_METHOD = ("statistics", "wrap")
+"""What every method can be given besides its own hyper-parameters: whose statistics BatchNorm layers use, and what is
+wrapped round it."""
+
+WRAPPERS: dict[str, type[Wrapper]] = {"episodic": Episodic, "guarded": Guarded}
 
 
 def register(method: M) -> M:
@@ -82,7 +88,8 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the rest keep their defaults. Every method also takes
-            ``statistics="kindred"``: BatchNorm layers then normalise each image by its kin (see ``midway.kindred``).
+            ``statistics="kindred"``: BatchNorm layers then normalise each image by its kin (see ``midway.kindred``);
+            and ``wrap="episodic"`` or ``wrap="guarded"`` (see ``midway.Episodic`` and ``midway.Guarded``).
 
     Raises:
         ValueError: The method is unknown, or the statistics are.
@@ -93,13 +100,17 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
         Tent(CifarResNet, optimizer=None, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before')
     """
-    known = {*hyperparameters(method), STATISTICS}
+    known = {*hyperparameters(method), *FOR_EVERY_METHOD}
     for setting in settings:
         if setting not in known:
             raise TypeError(unknown(f"hyper-parameter of {method}", setting, known))
+    wrap = settings.pop(WRAP, None)
+    if wrap is not None and wrap not in WRAPPERS:
+        raise ValueError(f"wrap must be 'episodic', 'guarded' or None, got {wrap!r}.")
     statistics = settings.pop(STATISTICS, None)
     if statistics not in (None, "kindred"):
         raise ValueError(f"statistics must be 'kindred', or None for the method's own, got {statistics!r}.")
-    if statistics is None or isinstance(model, Method):  # an adapted model is refused below
-        return find(method)(model, **settings)
-    return find(method)(kindred(model), **settings)
+    if statistics is not None and not isinstance(model, Method):  # an adapted model is refused below
+        model = kindred(model)
+    adapted = find(method)(model, **settings)
+    return adapted if wrap is None else WRAPPERS[wrap](adapted)
