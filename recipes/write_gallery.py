@@ -26,7 +26,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 INTRODUCTION = """\
 # Gallery
 
-Every figure that Midway draws, from the stored runs behind [results.md](results.md). The command below a figure draws
+What Midway draws from the stored runs behind [results.md](results.md). The command below a figure draws
 it again, as SVG, PDF and PNG; `python recipes/write_gallery.py` makes this page. A method has the same colour
 everywhere.
 """

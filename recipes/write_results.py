@@ -197,17 +197,14 @@ SECTIONS = (
 )
 
 
-def numbers_of(records: Iterable[Record], grid: Grid) -> list[Measured]:
-    """Return all accuracies of stored results in the order of a plan; what is not in it comes first, as stored."""
+def numbers_of(records: Iterable[Record], grids: Iterable[Grid]) -> list[Measured]:
+    """Return all accuracies of stored results in the order of the plans they come from."""
     kept = [record for record in records if record.result is not None]
-    labels = [entry.label for entry in grid.methods]
-    streams = [str(scenario) for scenario in grid.each_scenario()]
-    order = {label: place for place, label in enumerate(dict.fromkeys(r.cell.label for r in kept))}
+    labels = [entry.label for grid in grids for entry in grid.methods]
+    streams = [str(scenario) for grid in grids for scenario in grid.each_scenario()]
 
     def place(record: Record) -> tuple[int, ...]:
-        label, stream = record.cell.label, record.cell.scenario
-        planned = labels.index(label) if label in labels else -1
-        return streams.index(stream), planned, order[label], record.cell.seed
+        return streams.index(record.cell.scenario), labels.index(record.cell.label), record.cell.seed
 
     kept.sort(key=place)
     return [number for record in kept if record.result is not None for number in measured(record.result)]
@@ -222,9 +219,11 @@ def complete(numbers: list[Measured]) -> list[Measured]:
     return [number for number in numbers if number.seed in common]
 
 
-def write_section(section: Section, records: list[Record]) -> str:
+def write_section(section: Section, folder: Path) -> str:
     """Return a section as Markdown: the command, the tables, how MITA stands."""
-    found = numbers_of(records, load_plan(FOLDER / f"{section.name}.toml"))
+    names = [name for name in (section.beside, section.name) if name]
+    records = [record for name in names for record in read_records(folder / name)]
+    found = numbers_of(records, [load_plan(folder / f"{name}.toml") for name in names])
     numbers = complete([number for number in found if not section.rows or number.method in section.rows])
     table = comparison_table(section.title, numbers, data=paper.comparable(records[0].cell.data))
     seeds = sorted({number.seed for number in numbers})
@@ -249,7 +248,7 @@ def shares_table(records: Iterable[Record], shares: Iterable[tuple[str, str]]) -
             row = found.setdefault(record.result.stream, {})
             noted = record.result.diagnostics
             for name in noted.keys() & {count for _, count in shares}:
-                row[f"{record.result.label}, {name}"] = 100 * noted[name] / noted["judged"]
+                row.setdefault(f"{record.result.label}, {name}", 100 * noted[name] / noted["judged"])  # the first seed
     lines = [f"| | {' | '.join(named)} |", f"| --- |{' ---: |' * len(named)}"]
     for stream, row in found.items():
         heading = stream.replace(":", ": ").replace("_", " ")
@@ -257,15 +256,10 @@ def shares_table(records: Iterable[Record], shares: Iterable[tuple[str, str]]) -
     return "\n".join(lines) + "\n"
 
 
-def stored(section: Section, folder: Path) -> list[Record]:
-    """Return the runs of a section, after those it is shown beside."""
-    return [record for name in (section.beside, section.name) if name for record in read_records(folder / name)]
-
-
 def main(folder: Path = FOLDER) -> None:
     """Write the page beside the folder of runs."""
     found = [section for section in SECTIONS if (folder / section.name).is_dir()]
-    page = "\n".join([INTRODUCTION, *(write_section(section, stored(section, folder)) for section in found)])
+    page = "\n".join([INTRODUCTION, *(write_section(section, folder) for section in found)])
     folder.with_suffix(".md").write_text(page, encoding="utf-8")
 
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midway.bench.budget import Fit, fit, read_duration
+from midway.bench.estimate import Price
 
 
 @pytest.mark.parametrize(
@@ -24,8 +26,9 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_fewer_images_before_fewer_entries() -> None:
-    prices = {"source": 0.125, "tent": 0.25, "memo": 64.0, "mita": 0.625}
-    sizes = {"streams": 2, "available": 1000, "batch_size": 100}
+    seconds = {"source": 0.125, "tent": 0.25, "memo": 64.0, "mita": 0.625}
+    prices = {label: Price(price, price) for label, price in seconds.items()}
+    sizes: Any = {"streams": dict.fromkeys(prices, 2), "available": 1000, "batch_size": 100}
     # an image of all four costs 65 x 2 = 130 s, two batches 26,000 s
     assert fit(prices, budget=1e9, **sizes) == Fit(1000, 1000, 130_000)
     assert fit(prices, budget=130_000, **sizes) == Fit(1000, 1000, 130_000)
@@ -36,6 +39,15 @@ def test_fewer_images_before_fewer_entries() -> None:
     assert without.left_out == {"memo": "200 images of it would take about 25600 s of the 25999 s there are"}
     least = fit(prices, budget=1, **sizes)
     assert (least.images, least.seconds, list(least.left_out)) == (200, 300, ["memo", "tent"])
+
+
+def test_images_that_are_not_adapted_to_are_cheap_and_finished_rows_stay() -> None:
+    prices = {"source": Price(0.01, 0.01), "dua": Price(1.0, 0.01, adapts_to=100), "memo": Price(50.0, 50.0)}
+    streams = {"source": 1, "dua": 1, "memo": 0}  # memo is finished
+    sizes: Any = {"streams": streams, "available": 1000, "batch_size": 100}
+    # dua: 100 s for the first hundred images, one more second for each hundred after them
+    assert fit(prices, budget=110, **sizes) == Fit(500, 1000, 109.0)
+    assert list(fit(prices, budget=50, **sizes).left_out) == ["dua"]
 
 
 def test_whether_it_is_everything() -> None:
@@ -55,7 +67,13 @@ def test_whether_it_is_everything() -> None:
 def test_what_is_chosen_fits_or_is_the_least(
     prices: dict[str, float], streams: int, available: int, batch_size: int, budget: float
 ) -> None:
-    chosen = fit(prices, streams=streams, available=available, batch_size=batch_size, budget=budget)
+    chosen = fit(
+        {label: Price(price, price) for label, price in prices.items()},
+        streams=dict.fromkeys(prices, streams),
+        available=available,
+        batch_size=batch_size,
+        budget=budget,
+    )
     kept = {name: price for name, price in prices.items() if name not in chosen.left_out}
     least = min(available, 2 * batch_size)
     assert least <= chosen.images <= available

@@ -222,10 +222,11 @@ def test_the_estimate_counts_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(estimate.prices) == 2
 
 
-def test_images_that_are_not_adapted_to_cost_a_forward_pass() -> None:
+def test_a_method_says_how_many_images_it_adapts_to() -> None:
     estimate = Estimate()
-    limited, all_images = (
-        estimate.seconds(cells(methods=f"dua(copies=8, images={count})", images=400)[0]) for count in (20, 400)
-    )
-    assert limited < all_images / 3
-    assert [price.adapts_to for price in estimate.prices.values()] == [20, 400]
+    for method in ("dua(copies=4, images=5)", 'dua(copies=4, images=5, wrap="guarded")', "bn"):
+        estimate.price(cells(methods=method, images=40)[0])
+    limited, guarded, unlimited = estimate.prices.values()
+    assert (limited.adapts_to, guarded.adapts_to, unlimited.adapts_to) == (5, 5, None)
+    assert unlimited.first == unlimited.later
+    assert limited.of(40) == 5 * limited.first + 35 * limited.later

@@ -168,10 +168,17 @@ def test_settings_are_checked_by_name_and_kind() -> None:
         ({"lr": "1e-3"}, "lr must be a number, got '1e-3'"),
         ({"lr": True}, "lr must be a number, got True"),
         ({"steps": 1.5}, "steps must be a whole number, got 1.5"),
+        ({"steps": 2.0}, "steps must be a whole number, got 2.0"),
         ({"statistics": "kindred"}, r"Tent\(midway.kindred\(model\)\)"),
     ):
         with pytest.raises(TypeError, match=said):
             midway.Tent(tiny_network(), **settings)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="betas must be at least 0 and below 1"):
+        midway.Tent(tiny_network(), betas=(2, 3))
+    with pytest.raises(ValueError, match="lr must be 0 or more"):
+        midway.Tent(tiny_network(), lr=float("nan"))
+    with pytest.raises(TypeError, match="already adapted by Tent"):
+        midway.Tent(nn.DataParallel(midway.Tent(tiny_network())))
     assert midway.Tent(tiny_network(), lr=torch.tensor(0.5).item(), steps=2).steps == 2
 
 
@@ -213,5 +220,5 @@ def test_networks_that_cannot_be_adapted_are_refused() -> None:
     with pytest.raises(TypeError, match=r"give the nn\.Module it was made from"):
         midway.Source(scripted)
     for refuses in (midway.MEMO, midway.DUA):
-        with pytest.raises(ValueError, match="which kindred statistics replace: give it the plain network"):
+        with pytest.raises(ValueError, match="kindred statistics are not for it: give it the plain network"):
             refuses(midway.kindred(tiny_network()))

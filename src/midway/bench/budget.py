@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from midway.bench.estimate import Price
 
 LEAST_BATCHES = 2
 """Below this nothing adapts from one batch to the next, and entries are left out instead."""
@@ -73,34 +74,42 @@ def read_duration(text: str) -> float:
     return duration
 
 
-def fit(prices: Mapping[str, float], *, streams: int, available: int, batch_size: int, budget: float) -> Fit:
+def fit(
+    prices: Mapping[str, Price], *, streams: Mapping[str, int], available: int, batch_size: int, budget: float
+) -> Fit:
     """Choose how many images each cell gets so that everything together fits a time.
 
     Whole batches, two at least. Where that is still too long, the dearest entries are left out, but never Source and
     MITA: what remains may then take longer than the budget, and says so by its ``seconds``.
 
     Args:
-        prices: Label -> seconds an image.
-        streams: Streams each entry runs on, seeds counted.
+        prices: Label -> what images cost.
+        streams: Label -> streams it has still to run on, seeds counted.
         available: Images there are.
         batch_size: Images a batch.
         budget: Seconds.
 
     Example:
         >>> from midway.bench.budget import fit
-        >>> fit({"source": 0.125, "mita": 0.875}, streams=6, available=10_000, batch_size=200, budget=6000)
+        >>> from midway.bench.estimate import Price
+        >>> prices, streams = {"source": Price(0.125, 0.125), "mita": Price(0.875, 0.875)}, {"source": 6, "mita": 6}
+        >>> fit(prices, streams=streams, available=10_000, batch_size=200, budget=6000)
         Fit(images=1000, available=10000, seconds=6000.0, left_out={})
     """
     least = min(available, LEAST_BATCHES * batch_size)
-    kept, left_out = dict(prices), {}
-    while sum(kept.values()) * streams * least > budget:
-        optional = [name for name in kept if name not in KEPT]
+    kept, left_out = list(prices), {}
+
+    def seconds(images: int, labels: Sequence[str]) -> float:
+        return sum(prices[label].of(images) * streams[label] for label in labels)
+
+    while seconds(least, kept) > budget:
+        optional = [label for label in kept if label not in KEPT and streams[label]]
         if not optional or len(kept) == 1:
             break
-        dearest = max(optional, key=lambda name: kept[name])
-        seconds = kept.pop(dearest) * streams * least
-        left_out[dearest] = f"{least} images of it would take about {seconds:.0f} s of the {budget:.0f} s there are"
-    price = sum(kept.values()) * streams
-    affordable = math.floor(budget / price / batch_size + 1e-9) * batch_size
-    images = available if affordable >= available else max(least, affordable)
-    return Fit(images, available, price * images, left_out)
+        dearest = max(optional, key=lambda label: seconds(least, [label]))
+        took = seconds(least, [dearest])
+        left_out[dearest] = f"{least} images of it would take about {took:.0f} s of the {budget:.0f} s there are"
+        kept.remove(dearest)
+    sizes = [available, *range(available // batch_size * batch_size, least, -batch_size), least]
+    images = next((size for size in sizes if seconds(size, kept) <= budget * (1 + 1e-9)), least)
+    return Fit(images, available, seconds(images, kept), left_out)

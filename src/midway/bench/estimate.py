@@ -53,8 +53,11 @@ def price(method: Method, images: Tensor) -> Price:
         method: The method as it begins a stream.
         images: A batch, of which a part is used.
     """
+    images = images.to(next(method.parameters(), images))
     rough = _seconds(lambda: method(images[:2])) / 2  # the first call is slower
-    part = images[: min(max(int(PRICING_SECONDS / rough), PRICING_IMAGES[0]), PRICING_IMAGES[-1])]
+    method.reset()
+    count = min(max(int(PRICING_SECONDS / rough), PRICING_IMAGES[0]), PRICING_IMAGES[-1])
+    part = images[: min(count, method.adapts_to or count)]
     first = _seconds(lambda: method(part)) / len(part)
     if method.adapts_to is None:
         return Price(first, first)
@@ -95,12 +98,19 @@ class Estimate:
         Raises:
             ValueError: The data or the network of the cell cannot be loaded.
         """
-        stream = self.material.lazy_stream(cell)
+        return self.price(cell).of(len(self.material.lazy_stream(cell).order))
+
+    def price(self, cell: Cell) -> Price:
+        """Return what images cost the method of a cell.
+
+        Raises:
+            ValueError: The data or the network of the cell cannot be loaded.
+        """
         settings = tuple(sorted((name, repr(value)) for name, value in cell.settings.items() if name != "seed"))
         kind = (cell.method, settings, cell.network, cell.data, cell.size, cell.batch_size, cell.precision)
         if kind not in self.prices:
-            images = next(iter(stream)).images.to(cell.device)
+            images = next(iter(self.material.lazy_stream(cell))).images.to(cell.device)
             with using_threads(cell.threads), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.prices[kind] = price(make_method(cell, self.material), images)
-        return self.prices[kind].of(len(stream.order))
+        return self.prices[kind]

@@ -177,10 +177,11 @@ def answer(
             started = time.perf_counter()
             answered = method(images).cpu()
             seconds.append(time.perf_counter() - started)
-        classes, highest = answered.shape[1], int(batch.labels.max())
-        if highest >= classes:
+        classes, lowest, highest = answered.shape[1], int(batch.labels.min()), int(batch.labels.max())
+        if lowest < 0 or highest >= classes:
+            wrong = lowest if lowest < 0 else highest
             raise ValueError(
-                f"{stream.name} has label {highest}, but the network knows {classes} classes, 0 to {classes - 1}: "
+                f"{stream.name} has label {wrong}, but the network knows {classes} classes, 0 to {classes - 1}: "
                 "give it data of its own classes."
             )
         logits.append(answered)

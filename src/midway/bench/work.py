@@ -109,18 +109,18 @@ class _Counted:
 
     def __init__(self, method: Method) -> None:
         self.method = method
-        self.device = next((p.device for p in method.parameters()), torch.device("cpu"))
+        self.like = next(method.parameters(), torch.empty(0))
         self.passes, self.memory, self.seconds = Passes(), Memory(), 0.0
 
     def try_out(self, images: torch.Tensor) -> None:
         """Let the method see a few images: the first of a shape are passed twice, which must not count."""
-        self.method(images[:2].to(self.device))
+        self.method(images[:2].to(self.like))
 
     @contextmanager
     def count(self) -> Iterator[None]:
         """Count within the block."""
         started = time.perf_counter()
-        with count_passes(self.method) as self.passes, watch_memory(self.device) as self.memory:
+        with count_passes(self.method) as self.passes, watch_memory(self.like.device) as self.memory:
             yield
         self.seconds = time.perf_counter() - started
 

@@ -46,7 +46,7 @@ def list_(
         verified = "[green]yes[/]" if record.verified else "[yellow]no[/]"
         table.add_row(record.name, decimal(record.bytes), verified, record.note, str(record.path))
     _console().print(table)
-    absent = [name for name in data.names() if name not in {record.name for record in here}]
+    absent = [name for name in data.names() if name not in {"folder", *(record.name for record in here)}]
     _console().print(
         f"Not here, but known: {', '.join(absent)}. `midway data fetch` and `midway data make` bring some of them; "
         f"for the others, put the files into {data.data_home() if home is None else home} under these names.",

@@ -59,8 +59,9 @@ def show_method(name: Annotated[str, typer.Argument(help="A name that `midway me
         columns = ("hyper-parameter", "default", "searched", "what it is, and where the default is from")
         console.print(_table(columns, settings))
     console.print(
-        'Every method also takes statistics="kindred": each image is normalised by the images of its batch like it; '
-        'and wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses).',
+        'Every method but memo and dua also takes statistics="kindred": each image is normalised by the images of its '
+        "batch like it; every method takes "
+        'wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses).',
         highlight=False,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,10 +15,10 @@ import typer
 from rich.console import Console
 
 import midway
-from midway.bench import Grid, LocalEngine, Record, Store, paper, run
+from midway.bench import Cell, Grid, LocalEngine, Record, Store, paper, run
 from midway.bench.budget import Fit, fit, read_duration
 from midway.bench.complexity import measure_complexity
-from midway.bench.estimate import Estimate
+from midway.bench.estimate import Estimate, Price
 from midway.bench.networks import load_network
 from midway.bench.suites import Suite, suite
 from midway.cli.progress import ProgressLine, RunProgress
@@ -124,7 +125,8 @@ def _only_shifts(whole: Suite, wanted: Sequence[str]) -> Suite:
 def _fitted(console: Console, grid: Grid, store: Store, budget: str, jobs: int) -> Fit:
     """Choose what fits the budget; a run that goes on keeps its choice, and under another budget its images."""
     seconds = read_duration(budget)
-    choice = store.folder / f"budget-{seconds:g}s.json"
+    asked = hashlib.sha256(repr((seconds, jobs, grid)).encode()).hexdigest()[:8]
+    choice = store.folder / f"budget-{asked}.json"
     if choice.exists():
         return Fit.load(choice)
     cells = grid.cells()
@@ -132,18 +134,20 @@ def _fitted(console: Console, grid: Grid, store: Store, budget: str, jobs: int) 
     available = len(estimate.material.lazy_stream(cells[0]).order)
     begun = {record.cell.images for record in store.records.values()}
     fixed = min(begun.pop() or available, available) if len(begun) == 1 else None
+    finished = {cell.key for cell in replace(grid, images=fixed).cells() if store.has(cell)} if fixed else set()
     console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
-    first = {cell.label: cell for cell in reversed(cells)}
-    prices = {entry.label: estimate.seconds(first[entry.label]) / available / jobs for entry in grid.methods}
-    streams = len(cells) // len(first)
+    left: dict[str, list[Cell]] = {entry.label: [] for entry in grid.methods}
+    for cell in replace(grid, images=fixed or grid.images).cells():
+        if cell.key not in finished:
+            left[cell.label].append(cell)
     fitted = fit(
-        prices,
-        streams=streams,
+        {label: estimate.price(some[0]) if some else Price(0, 0) for label, some in left.items()},
+        streams={label: len(some) for label, some in left.items()},
         available=fixed or available,
         batch_size=fixed or grid.batch_sizes[0],  # all images in one batch: no fewer
-        budget=seconds,
+        budget=seconds * jobs,
     )
-    fitted = replace(fitted, available=available)
+    fitted = replace(fitted, available=available, seconds=fitted.seconds / jobs)
     fitted.save(choice)
     return fitted
 

@@ -104,7 +104,6 @@ def run(
     if dry_run:
         _show(cells, folder, processes)
         return
-    _check_data(cells)
     on_cluster = {"--address": address, "--cpus-per-cell": cpus_per_cell, "--gpus-per-cell": gpus_per_cell}
     if engine is EngineName.ray:
         if jobs is not None:
@@ -156,6 +155,7 @@ def _run(cells: Sequence[Cell], folder: Path, engine: Engine, jobs: int, *, keep
         if store.torn:
             console.print("The last line of the store was torn off by a kill; its cell is run again.")
         _tell_of_other_results(console, store, cells)
+        _check_data([cell for cell in cells if not store.has(cell)])
         try:
             with RunProgress(console, jobs) as progress:
                 tally = run_cells(

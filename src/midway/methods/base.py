@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from midway.methods.checks import check_answers, check_images, check_settings
-from midway.methods.copies import independent_copy, takes_channels_last
+from midway.methods.copies import independent_copy, takes_channels_last, without_parallel
 from midway.methods.descent import descend
-from midway.methods.kinship import is_kindred
+from midway.methods.kinship import is_kindred, statistics_of
 from midway.methods.normalization import uses_batch_statistics
 from midway.methods.problem import Problem
 from midway.methods.space import SearchSpace, search_over
@@ -63,8 +63,9 @@ class _Sealed(ABCMeta):
             bound.apply_defaults()
             given = list(bound.arguments.items())
             method._given = {name: _noted(value) for name, value in given[2:]}  # without self and the model
-            if isinstance(model := getattr(method, "model", None), nn.Module) and is_kindred(model):
-                method._given |= {"statistics": "kindred"}
+            model = getattr(method, "model", None)
+            if isinstance(model, nn.Module) and (statistics := statistics_of(model)) is not None:
+                method._given |= {"statistics": statistics}
             method._source = method.snapshot()
         return method
 
@@ -118,12 +119,13 @@ class Method(nn.Module, metaclass=_Sealed):
         super().__init__()
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
+        model = without_parallel(model)
         if isinstance(model, Method):
             raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
         if self.uses_source_statistics and is_kindred(model):
             raise ValueError(
-                f"{self.about.name} mixes in the source's statistics, which kindred statistics replace: "
-                "give it the plain network."
+                f"{self.about.name} mixes in the source's statistics in its own way, so kindred statistics are not "
+                "for it: give it the plain network, and no statistics=."
             )
         self.channels_last = takes_channels_last(model)
         self.model = independent_copy(model, self.memory_format).eval().requires_grad_(False)
@@ -327,7 +329,8 @@ class Method(nn.Module, metaclass=_Sealed):
 
     def _validate(self, images: Tensor) -> None:
         check_images(images, self.model)
-        if len(images) == 1 and not self._warned_of_single_images and uses_batch_statistics(self.model):
+        lonely = len(images) == 1 and uses_batch_statistics(self.model) and not is_kindred(self.model)
+        if lonely and not self._warned_of_single_images:
             self._warned_of_single_images = True
             warnings.warn(
                 f"{self.about.title} normalises by the statistics of the batch, and this batch is a single image: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -40,12 +40,13 @@ def check_settings(method: type, settings: Mapping[str, Any]) -> None:
             )
         if name not in known:
             raise TypeError(unknown(f"hyper-parameter of {method.__name__}", name, list(known)[2:]))
-        wanted = str(known[name].annotation).replace(" | None", "")
+        annotation = known[name].annotation
+        wanted = (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")).split(" | ")[0]
         if value is None or wanted not in ("int", "float"):
             continue
         if isinstance(value, bool | str) or not isinstance(value, Real):
             raise TypeError(f"{name} must be a number, got {value!r}.")
-        if wanted == "int" and value % 1:
+        if wanted == "int" and not isinstance(value, Integral):
             raise TypeError(f"{name} must be a whole number, got {value!r}.")
 
 

@@ -23,10 +23,22 @@ def takes_channels_last(model: nn.Module) -> bool:
     return not any(isinstance(module, nn.GroupNorm) for module in model.modules())
 
 
+def without_parallel(model: nn.Module) -> nn.Module:
+    """Take off what only spreads a model over devices: its copies would forget what they adapted.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.copies import without_parallel
+        >>> without_parallel(torch.nn.DataParallel(torch.nn.Flatten()))
+        Flatten(start_dim=1, end_dim=-1)
+    """
+    while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        model = model.module
+    return model
+
+
 def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn.Module:
     """Copy a model in a memory layout; weights made under inference mode become ordinary ones.
-
-    What only spreads a model over devices (DataParallel) is left off: its copies would forget what they adapted.
 
     Raises:
         TypeError: The model is TorchScript, whose weights cannot be told to move.
@@ -38,9 +50,7 @@ def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn
         >>> independent_copy(layer, torch.contiguous_format).weight is layer.weight
         False
     """
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        model = model.module
-    if isinstance(model, torch.jit.ScriptModule):
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was made from.")
     clone = copy.deepcopy(model)
     for module in clone.modules():

@@ -54,6 +54,11 @@ class Guarded(Wrapper):
         self.min_diversity, self.entropy_range = min_diversity, entropy_range
         self.good: dict[str, Any] = self.method.snapshot()
 
+    @property
+    def adapts_to(self) -> int | None:
+        """As many images as the method within."""
+        return self.method.adapts_to
+
     def step(self, images: Tensor) -> Tensor:
         """Let the method answer; if that looks like a collapse and not so in the last good state, go back to it."""
         before = self.method.snapshot()

@@ -137,7 +137,24 @@ def kindred(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR
 
 def is_kindred(model: nn.Module) -> bool:
     """Tell whether a model normalises images by their kin."""
-    return any(isinstance(module, KindredNorm) for module in model.modules())
+    return statistics_of(model) is not None
+
+
+def statistics_of(model: nn.Module) -> str | None:
+    """Say how a model normalises images by their kin; None if it does not.
+
+    Example:
+        >>> import midway
+        >>> from midway.methods.kinship import statistics_of
+        >>> model = midway.models.create("resnet20")
+        >>> statistics_of(midway.kindred(model)), statistics_of(midway.kindred(model, prior=0)), statistics_of(model)
+        ('kindred', 'kindred, bandwidth 0.25, prior 0', None)
+    """
+    for module in model.modules():
+        if isinstance(module, KindredNorm):
+            usual = (module.kinship.bandwidth, module.prior) == (BANDWIDTH, PRIOR)
+            return "kindred" if usual else f"kindred, bandwidth {module.kinship.bandwidth:g}, prior {module.prior:g}"
+    return None
 
 
 def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> int:
@@ -178,13 +195,14 @@ def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH, prior
             )
     kinship = Kinship(bandwidth)
     for _, layer in layers:
-        source = layer.running_mean, layer.running_var
+        kept = isinstance(layer, KindredNorm)
+        source = (layer.source_mean, layer.source_var) if kept else (layer.running_mean, layer.running_var)
         drop_running_statistics(layer)
         layer.__class__ = KindredNorm
         layer.kinship = kinship  # type: ignore[assignment]
         layer.prior = prior  # type: ignore[assignment]
         for name, value in zip(("source_mean", "source_var"), source, strict=True):
-            layer.register_buffer(name, None if value is None else value.detach().clone())
+            nn.Module.register_buffer(layer, name, value.detach().clone() if isinstance(value, Tensor) else None)
     return len(layers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -31,6 +32,8 @@ class LateOptimizer:
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas must be at least 0 and below 1, got {betas}.")
         self.parameters, self.betas = list(parameters), betas
         self._made: torch.optim.Optimizer | None = None
         self._how: dict[str, Any] = {}
@@ -57,8 +60,8 @@ class LateOptimizer:
 
 
 def check_optimizer(kind: OptimizerKind | None, lr: float | None) -> None:
-    """Refuse unknown kinds and step sizes below 0."""
+    """Refuse unknown kinds and step sizes that are no step sizes."""
     if kind not in (None, "adam", "sgd"):
         raise ValueError(f"optimizer must be 'adam', 'sgd' or None (by the size of the problem), got {kind!r}.")
-    if lr is not None and lr < 0:
+    if lr is not None and not 0 <= lr < math.inf:
         raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")

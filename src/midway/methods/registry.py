@@ -88,8 +88,9 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the rest keep their defaults. Every method also takes
-            ``statistics="kindred"``: BatchNorm layers then normalise each image by its kin (see ``midway.kindred``);
-            and ``wrap="episodic"`` or ``wrap="guarded"`` (see ``midway.Episodic`` and ``midway.Guarded``).
+            ``statistics="kindred"``: BatchNorm layers then normalise each image by its kin (see ``midway.kindred``; not
+            for MEMO and DUA); and ``wrap="episodic"`` or ``wrap="guarded"`` (see ``midway.Episodic``,
+            ``midway.Guarded``).
 
     Raises:
         ValueError: The method is unknown, or the statistics are.
@@ -105,7 +106,7 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         if setting not in known:
             raise TypeError(unknown(f"hyper-parameter of {method}", setting, known))
     wrap = settings.pop(WRAP, None)
-    if wrap is not None and wrap not in WRAPPERS:
+    if wrap is not None and (not isinstance(wrap, str) or wrap not in WRAPPERS):
         raise ValueError(f"wrap must be 'episodic', 'guarded' or None, got {wrap!r}.")
     statistics = settings.pop(STATISTICS, None)
     if statistics not in (None, "kindred"):
