@@ -148,6 +148,32 @@ def test_cells_that_fit_no_node_are_refused_at_once_and_errors_are_failed_cells(
 
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore")
+def test_networks_of_a_file_run_on_the_cluster(cluster: Any, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from torch import nn\n\n"
+        "class Mine(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(),\n"
+        "                                    nn.LazyLinear(10))\n"
+        "        import torch\n"
+        "        self.layers(torch.rand(2, 3, 32, 32))\n\n"
+        "    def forward(self, images):\n"
+        "        return self.layers(images)\n\n"
+        "def network():\n"
+        "    return Mine()\n"
+    )
+    plan = cells(methods="bn,tent", networks=f"{file}:network", scenarios="pure:fog")
+    with Store(tmp_path / "local") as store:
+        run(plan, store, LocalEngine())
+    with Store(tmp_path / "ray") as store:
+        assert run(plan, store, RayEngine()).failed == 0
+    assert stored(tmp_path / "ray") == stored(tmp_path / "local")
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore")
 def test_a_search_runs_on_the_cluster(cluster: Any, tmp_path: Path) -> None:
     search = Search(method="bn", scenarios=("pure:spatter", "pure:saturate"), images=40, batch_size=20)
     found = tune(search, storage=str(tmp_path / "study"), trials=4, jobs=2, cluster=RayEngine())
