@@ -34,8 +34,9 @@ def test_make_then_list_then_read(home: Path) -> None:
     listed = run.invoke(app, ["ls", "--check"])
     assert listed.exit_code == 0
     rows = [line.split() for line in listed.stdout.splitlines()]
-    assert [row[0] for row in rows] == ["data", "cifar10-mini", "cifar10", "cifar10-c"]
-    assert ["yes" in row for row in rows[1:]] == [True, False, True]
+    assert [row[0] for row in rows] == ["data", "cifar10-mini", "cifar10", "cifar10-c", "Not"]
+    assert rows[-1][:6] == ["Not", "here,", "but", "known:", "cifar100,", "cifar100-c,"]
+    assert ["yes" in row for row in rows[1:-1]] == [True, False, True]
 
 
 def test_make_from_a_folder(tmp_path: Path, home: Path) -> None:
