@@ -35,8 +35,9 @@ from midway.report.figures.moves import draw_moves, draw_severities, moved_image
 from midway.report.figures.pictures import PICTURES, Setting, picture_figures
 from midway.report.figures.samples import draw_samples, langevin_samples
 from midway.report.figures.stored import one_of_each_kind
-from midway.report.figures.style import stream_title, styled, title, words
+from midway.report.figures.style import styled, title
 from midway.report.figures.tiles import difference, to_picture
+from midway.report.labels import stream_title, words
 from midway.streams import Stream
 from midway.testing import tiny_network
 

@@ -1,4 +1,4 @@
-"""Labels that tell results apart."""
+"""What results and streams are called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from midway.bench import Result
+from midway.report.standings import scenario_of
+from midway.streams.scenario import SEVERITY
 
 
 def tell_apart(results: Sequence[Result]) -> tuple[Result, ...]:
@@ -40,3 +42,34 @@ def tell_apart(results: Sequence[Result]) -> tuple[Result, ...]:
 def _settings(result: Result) -> dict[str, Any]:
     """Return the settings without the seed, which differs from run to run on purpose."""
     return {name: value for name, value in result.hyperparameters.items() if name != "seed"}
+
+
+def words(name: str) -> str:
+    """Write a name as people read it.
+
+    Example:
+        >>> from midway.report.labels import words
+        >>> words("jpeg_compression"), words("glass_blur")
+        ('JPEG compression', 'glass blur')
+    """
+    return name.replace("_", " ").replace("jpeg", "JPEG")
+
+
+def stream_title(stream: str) -> str:
+    """Write the name of a stream as people read it; names of the user's own stay as they are.
+
+    Example:
+        >>> from midway.report.labels import stream_title
+        >>> stream_title("outlier:glass_blur/fog@0.005"), stream_title("pure:fog#3"), stream_title("Tuesday")
+        ('outlier: 0.5% glass blur in fog', 'pure: fog, severity 3', 'Tuesday')
+    """
+    scenario = scenario_of(stream)
+    if scenario is None:
+        return stream
+    shifts = list(map(words, scenario.shifts))
+    strength = "" if scenario.severity == SEVERITY else f", severity {scenario.severity}"
+    if scenario.kind in ("outlier", "mixture"):
+        return f"{scenario.kind}: {100 * (scenario.amount or 0):.3g}% {shifts[0]} in {shifts[1]}{strength}"
+    listed = ", ".join(shifts) if len(shifts) < 4 else f"{len(shifts)} shifts"
+    number = "" if scenario.amount is None else f" ({scenario.amount:g})"
+    return f"{scenario.kind}: {listed}{number}{strength}"

@@ -9,14 +9,12 @@ from midway.bench.complexity import Line
 from midway.cost import Cost
 from midway.data.corruptions import CORRUPTIONS
 from midway.metrics import average_accuracy, mean_corruption_error
-from midway.report.side_by_side import Measured, Published, side_by_side
+from midway.report.side_by_side import AVERAGES, Measured, Published, side_by_side
 from midway.report.tables import Cell, Column, Table
 from midway.significance import PairedComparison, compare_with_best
 from midway.streams import Scenario
 
 MEAN, MCE = "mean accuracy", "mCE"
-AVERAGES = "pure:all"
-"""What tables call the averages over the pure streams."""
 
 
 def measured(result: Result) -> list[Measured]:

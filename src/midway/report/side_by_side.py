@@ -9,11 +9,14 @@ from itertools import groupby
 from rich.console import Console
 from rich.measure import Measurement
 
-from midway.report.tables import Cell, Column, Table, headings, to_rich
+from midway.report.labels import stream_title, words
+from midway.report.tables import Cell, Column, Table, to_rich
 from midway.significance import summarise
 
 OURS, PAPER, DIFFERENCE = "ours", "paper", "diff."
 LOWER_IS_BETTER = frozenset({"mCE"})
+AVERAGES = "pure:all"
+"""What tables call the averages over the pure streams."""
 
 Published = Callable[[str, str, str], float | None]
 """The paper's number for a method, a stream and a group; None where it reports none."""
@@ -122,14 +125,23 @@ def to_brief_markdown(table: Table) -> str:
     methods = [method.replace("|", "&#124;") for method, _ in table.rows]
     lines = [f"| | {' | '.join(methods)} |", f"| --- |{' ---: |' * len(methods)}"]
     places = {(column.stream, column.group, column.kind): place for place, column in enumerate(table.columns)}
-    ours = tuple(column for column in table.columns if column.kind == OURS)
-    for column, heading in zip(ours, headings(ours), strict=True):
-        place = places[column.stream, column.group, OURS]
-        beside = places.get((column.stream, column.group, PAPER))
-        cells = [_brief(cells[place], None if beside is None else cells[beside]) for _, cells in table.rows]
-        lines.append(f"| {': '.join(heading)} | {' | '.join(cells)} |")
+    ours = [column for column in table.columns if column.kind == OURS]
+    for stream, of_stream in groupby(ours, key=lambda column: column.stream):
+        columns = list(of_stream)
+        if len(columns) > 1:
+            lines.append(f"| *{_title(stream)}* |{' |' * len(methods)}")
+        for column in columns:
+            place = places[stream, column.group, OURS]
+            beside = places.get((stream, column.group, PAPER))
+            cells = [_brief(cells[place], None if beside is None else cells[beside]) for _, cells in table.rows]
+            heading = words(column.group) if len(columns) > 1 else _title(stream)
+            lines.append(f"| {heading} | {' | '.join(cells)} |")
     notes = [f"\n{note[0].upper()}{note[1:]}." for note in table.notes]
     return "\n".join([*lines, *notes]) + "\n"
+
+
+def _title(stream: str) -> str:
+    return "averages" if stream == AVERAGES else stream_title(stream).replace("|", "&#124;")
 
 
 def _brief(ours: Cell | None, theirs: Cell | None) -> str:

@@ -118,14 +118,8 @@ def _groups_accuracy(result: Result) -> dict[str, float]:
     return result.by_group | {"all": result.accuracy}
 
 
-def headings(columns: tuple[Column, ...]) -> list[tuple[str, str]]:
-    """Return the scenario and the group of each column, as short as they can be without two being the same.
-
-    Example:
-        >>> from midway.report.tables import Column, headings
-        >>> headings((Column("outlier:fog/snow@0.005", "fog", 50), Column("pure:light_fog", "light_fog", 200)))
-        [('outlier', 'fog'), ('pure', 'light fog')]
-    """
+def _headings(columns: tuple[Column, ...]) -> list[tuple[str, str]]:
+    """Return the scenario and the group of each column, as short as they can be without two being the same."""
     short = [(column.stream.split(":")[0], column.group.replace("_", " ")) for column in columns]
     kinds = [column.kind for column in columns]
     seen = Counter(zip(short, kinds, strict=True))
@@ -139,7 +133,7 @@ def to_markdown(table: Table) -> str:
     """Write a table as Markdown."""
     named = [
         f"{scenario}: {group}{f', {c.kind}' if c.kind else ''}{'' if c.images is None else f' ({c.images})'}"
-        for c, (scenario, group) in zip(table.columns, headings(table.columns), strict=True)
+        for c, (scenario, group) in zip(table.columns, _headings(table.columns), strict=True)
     ]
     lines = [f"| method | {' | '.join(named)} |", f"| --- |{' ---: |' * len(named)}"]
     for method, cells in table.rows:
@@ -161,7 +155,7 @@ def to_rich(table: Table) -> rich.table.Table:
         pad_edge=False,
     )
     shown.add_column("\n\n\nmethod", no_wrap=True)
-    for column, (scenario, group) in zip(table.columns, headings(table.columns), strict=True):
+    for column, (scenario, group) in zip(table.columns, _headings(table.columns), strict=True):
         scenario = re.sub("(?<=[:/+])|(?=[@#])", "\n", scenario)
         words = group.replace(" ", "\n") + ("" if " " in group else "\n")
         count = "" if column.images is None else f"[dim]n={column.images}[/dim]"

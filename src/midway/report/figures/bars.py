@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from midway.bench import Comparison
-from midway.report.figures.style import FAINT, Look, legend_below, looks_of, new_figure, stream_title, styled
+from midway.report.figures.style import FAINT, Look, legend_below, looks_of, new_figure, styled
+from midway.report.labels import stream_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from midway.bench import Record, load_predictions
 from midway.bench.material import Material
-from midway.report.figures.style import FAINT, INK, PAGE, looks, new_figure, styled, title, words
+from midway.report.figures.style import FAINT, INK, PAGE, looks, new_figure, styled, title
 from midway.report.figures.tiles import Picture, draw_tile, to_picture
+from midway.report.labels import words
 from midway.report.standings import kind_of
 from midway.streams import Stream, to_tensor
 

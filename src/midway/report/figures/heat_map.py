@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from midway.bench import Result
 from midway.data.corruptions import ALL_CORRUPTIONS
-from midway.report.figures.style import INK, PAGE, Look, looks_of, new_figure, styled, words
+from midway.report.figures.style import INK, PAGE, Look, looks_of, new_figure, styled
+from midway.report.labels import words
 from midway.report.standings import scenario_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from torch import nn
 from midway.data.corruptions import CORRUPTIONS
 from midway.data.image_set import ImageSet
 from midway.methods.mita import MITA
-from midway.report.figures.style import INK, PAGE, new_figure, styled, words
+from midway.report.figures.style import INK, PAGE, new_figure, styled
 from midway.report.figures.tiles import Picture, difference, draw_tile, to_picture
+from midway.report.labels import words
 from midway.streams import pure
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from midway.report.figures.style import (
     line_style,
     looks_of,
     new_figure,
-    stream_title,
     styled,
 )
+from midway.report.labels import stream_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from midway import methods
-from midway.report.standings import scenario_of
-from midway.streams.scenario import SEVERITY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,37 +156,6 @@ def _variation(label: str, name: str, labels: Mapping[str, str]) -> int:
 def _mixed(colour: str, white: float) -> str:
     parts = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
     return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
-
-
-def words(name: str) -> str:
-    """Write a name as people read it.
-
-    Example:
-        >>> from midway.report.figures.style import words
-        >>> words("jpeg_compression"), words("glass_blur")
-        ('JPEG compression', 'glass blur')
-    """
-    return name.replace("_", " ").replace("jpeg", "JPEG")
-
-
-def stream_title(stream: str) -> str:
-    """Write the name of a stream as people read it; names of the user's own stay as they are.
-
-    Example:
-        >>> from midway.report.figures.style import stream_title
-        >>> stream_title("outlier:glass_blur/fog@0.005"), stream_title("pure:fog#3"), stream_title("Tuesday")
-        ('outlier: 0.5% glass blur in fog', 'pure: fog, severity 3', 'Tuesday')
-    """
-    scenario = scenario_of(stream)
-    if scenario is None:
-        return stream
-    shifts = list(map(words, scenario.shifts))
-    strength = "" if scenario.severity == SEVERITY else f", severity {scenario.severity}"
-    if scenario.kind in ("outlier", "mixture"):
-        return f"{scenario.kind}: {100 * (scenario.amount or 0):.3g}% {shifts[0]} in {shifts[1]}{strength}"
-    listed = ", ".join(shifts) if len(shifts) < 4 else f"{len(shifts)} shifts"
-    number = "" if scenario.amount is None else f" ({scenario.amount:g})"
-    return f"{scenario.kind}: {listed}{number}{strength}"
 
 
 P = ParamSpec("P")

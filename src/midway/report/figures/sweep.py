@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from midway.bench import Result
-from midway.report.figures.style import FAINT, PAGE, Look, line_style, looks_of, new_figure, styled, words
+from midway.report.figures.style import FAINT, PAGE, Look, line_style, looks_of, new_figure, styled
+from midway.report.labels import words
 from midway.report.standings import parts_of, scenario_of
 from midway.significance import summarise
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from midway.bench import Comparison, Result
-from midway.report.figures.style import looks_of, stream_title
+from midway.report.figures.style import looks_of
+from midway.report.labels import stream_title
 from midway.report.standings import Standing, kind_of, scopes, stand
 from midway.significance import PairedComparison, compare_paired, show_p_value
 

@@ -9,8 +9,9 @@ from typing import Any
 from midway.bench import Result
 from midway.report.figures.over_time import accuracy_over_time
 from midway.report.figures.pareto import UNITS, accuracy_and_cost
-from midway.report.figures.style import Look, stream_title, words
+from midway.report.figures.style import Look
 from midway.report.figures.sweep import ratio_sweeps
+from midway.report.labels import stream_title, words
 from midway.report.standings import CostKind, kind_of, parts_of, scopes
 
 KINDS: tuple[CostKind, ...] = ("seconds", "gflops")

@@ -9,9 +9,9 @@ from itertools import groupby
 from statistics import fmean
 
 from midway.bench import Result
-from midway.report.figures.style import Look, stream_title, words
-from midway.report.paper_tables import AVERAGES
-from midway.report.side_by_side import LOWER_IS_BETTER
+from midway.report.figures.style import Look
+from midway.report.labels import stream_title, words
+from midway.report.side_by_side import AVERAGES, LOWER_IS_BETTER
 from midway.report.tables import Cell, Column, Table
 
 _FIRST = '<th scope="col" aria-sort="none"><button type="button"><span>method</span></button></th>'
