@@ -39,6 +39,7 @@ PAPER: dict[str, Any] = {
     "data_model_steps": 4,
     "langevin_steps": 1,
     "data_steps": 1,
+    "data_measure": "pixels",
     "data_model_lr": None,
     "shared_pass": False,
 }

@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from scipy.fft import dctn, idctn
 from torch import Tensor, nn
 
 
@@ -50,6 +52,26 @@ class Chains:
         self.visited[places] = True
 
 
+def weighed(gradient: Tensor, images: Tensor) -> Tensor:
+    """Weigh a gradient by the power of the images beside that of natural ones, image by image, with SciPy."""
+    height, width = images.shape[2:]
+    power = np.zeros((height, width))
+    for image in images.detach().numpy():
+        for channel in image:
+            power += dctn(channel - channel.mean(), norm="ortho") ** 2 / (len(images) * len(image))
+    natural = np.array(
+        [[1 / ((u / height) ** 2 + (v / width) ** 2) if u or v else 0 for v in range(width)] for u in range(height)]
+    )
+    natural *= 0.25**2 / natural.mean()
+    natural[0, 0] = natural.max()
+    share = np.minimum(1, power / natural)
+    share[0, 0] = min(1, power.sum() / natural.sum())
+    made = [
+        [idctn(share * dctn(channel, norm="ortho"), norm="ortho") for channel in image] for image in gradient.numpy()
+    ]
+    return torch.tensor(np.array(made), dtype=gradient.dtype)
+
+
 class PlainMITA:
     """Algorithms 1 to 3 of the paper, one after the other."""
 
@@ -65,6 +87,7 @@ class PlainMITA:
         shared_pass: bool = False,
         data_steps: int = 1,
         data_step_size: float = 0.02,
+        data_measure: str = "pixels",
         lr: float = 1e-3,
         data_model_lr: float | None = None,
         buffer_size: int = 10_000,
@@ -84,7 +107,7 @@ class PlainMITA:
         self.generator = torch.Generator().manual_seed(seed)
         self.langevin_steps, self.langevin_step_size = langevin_steps, langevin_step_size
         self.langevin_noise, self.shared_pass = langevin_noise, shared_pass
-        self.data_steps, self.data_step_size = data_steps, data_step_size
+        self.data_steps, self.data_step_size, self.data_measure = data_steps, data_step_size, data_measure
         self.like = like  # the layout in which random numbers are laid out, for comparisons
 
     def model_ada(self, which: int, images: Tensor) -> None:
@@ -112,7 +135,10 @@ class PlainMITA:
         x = images
         for _ in range(self.data_steps):
             x = x.detach().requires_grad_()
-            x = x - self.data_step_size / 2 * torch.autograd.grad(energy(self.models[1], x).sum(), x)[0]
+            gradient = torch.autograd.grad(energy(self.models[1], x).sum(), x)[0]
+            if self.data_measure == "natural":
+                gradient = weighed(gradient, images)
+            x = x - self.data_step_size / 2 * gradient
         return x.detach()
 
     def __call__(self, images: Tensor) -> Tensor:

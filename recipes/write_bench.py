@@ -8,6 +8,7 @@ The tables show that the bench works from end to end; the results are in docs/re
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from midway.bench import read_records
 from midway.bench.outcome import numbers
+from midway.bench.suites import suite
 
 PAGE = Path("docs/bench.md")
 SUITES = ("outlier", "mixture", "pure", "sweep", "ablation")
@@ -39,9 +41,12 @@ class Timed:
 
     command: list[str]
     seconds: float
+    before: int = 0  # cells that were there already
 
     def __str__(self) -> str:
-        return f"    midway {' '.join(self.command)}\n\nIt took {self.seconds:.0f} s on this machine's two cores."
+        resumed = f", {self.before} cells being there already" if self.before else ""
+        took = f"It took {self.seconds:.0f} s on this machine's two cores{resumed}."
+        return f"    midway {' '.join(self.command)}\n\n{took}"
 
 
 def midway(*arguments: str) -> Timed:
@@ -55,7 +60,11 @@ def midway(*arguments: str) -> Timed:
 def suite_section(name: str, budget: str) -> str:
     """Run one table of the paper and return it as a section."""
     folder = Path("runs/bench") / name
+    known = {entry.label: entry.complete_settings(0) for entry in suite(name).entries}
+    stored = read_records(folder) if folder.is_dir() else []
+    before = sum(record.cell.settings == known.get(record.cell.label) for record in stored)
     ran = midway("paper", name, "--budget", budget, "--jobs", "2", "--out", str(folder))
+    ran = Timed(ran.command, ran.seconds, before)
     table = (folder / "table.md").read_text().replace("\n## ", "\n### ").removeprefix("## ")
     return f"## {name.capitalize()}\n\n{ran}\n\n### {table}"
 
@@ -94,17 +103,29 @@ def main() -> None:
     parser.add_argument("--network", default="wrn28_10", help="of the complexity table")
     parser.add_argument("--images", type=int, default=10, help="of the complexity table; its counts are by the image")
     parser.add_argument("--methods", default="", help="of the complexity table [default: all]")
+    parser.add_argument(
+        "--suites", default=",".join(SUITES), help="tables to run; of the others the page keeps what it has"
+    )
     parser.add_argument("--images-a-job", type=int, default=1000, help="of each cell that compares one job and two")
     options = parser.parse_args()
-    sections: list[Callable[[], str]] = [
-        partial(jobs_section, options.images_a_job),
-        *(partial(suite_section, name, options.budget) for name in SUITES),
-        partial(complexity_section, options.network, options.images, options.methods),
-    ]
+    wanted = [name for name in options.suites.split(",") if name]
+    kept = sections_of(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() and wanted != list(SUITES) else {}
+    sections: dict[str, Callable[[], str]] = {
+        "One job and two": partial(jobs_section, options.images_a_job),
+        **{name.capitalize(): partial(suite_section, name, options.budget) for name in SUITES},
+        "Complexity": partial(complexity_section, options.network, options.images, options.methods),
+    }
     parts = [INTRODUCTION]
-    for section in sections:
-        parts.append(section())
-        PAGE.write_text("\n".join(parts), encoding="utf-8")
+    for title, make in sections.items():
+        parts.append(kept[title] if title in kept and title.lower() not in wanted else make())
+        PAGE.with_suffix(".partial").write_text("\n".join(parts), encoding="utf-8")
+    PAGE.with_suffix(".partial").replace(PAGE)
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """Return the sections of a page by their titles."""
+    found = re.split(r"(?m)^(?=## )", page)[1:]
+    return {text.partition("\n")[0].removeprefix("## "): text for text in found}
 
 
 if __name__ == "__main__":

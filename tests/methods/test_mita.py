@@ -27,11 +27,14 @@ def energy(model: nn.Module, x: Tensor) -> Tensor:
     return -torch.log(torch.exp(model(x)).sum(dim=1))
 
 
+@pytest.mark.parametrize("data_measure", ["natural", "pixels"])
 @pytest.mark.parametrize("shared_pass", [False, True])
 @pytest.mark.parametrize("langevin_steps", [0, 1, 2])
-def test_mita_agrees_with_the_plain_implementation_over_batches(langevin_steps: int, shared_pass: bool) -> None:
+def test_mita_agrees_with_the_plain_implementation_over_batches(
+    langevin_steps: int, shared_pass: bool, data_measure: str
+) -> None:
     settings = SHARED | {"data_model_steps": 3, "data_steps": 2, "data_step_size": 0.5, "data_model_lr": 2e-2}
-    settings |= {"langevin_steps": langevin_steps, "shared_pass": shared_pass}
+    settings |= {"langevin_steps": langevin_steps, "shared_pass": shared_pass, "data_measure": data_measure}
     plain = PlainMITA(tiny_network(), like=torch.channels_last, **settings)
     mita = midway.MITA(tiny_network(), **settings)
     for images in batches(4):
@@ -57,7 +60,7 @@ def test_without_data_is_tea() -> None:
 
 def test_without_model_the_source_answers_images_moved_down_its_energy() -> None:
     network, images = tiny_network(), batches(1)[0]
-    mita = midway.MITA(network, adapt_model=False, data_step_size=0.5)
+    mita = midway.MITA(network, adapt_model=False, data_step_size=0.5, data_measure="pixels")
     x = images.clone().requires_grad_()
     moved = images - 0.25 * torch.autograd.grad(energy(network, x).sum(), x)[0]
     torch.testing.assert_close(mita(images), network(moved).detach())
@@ -66,7 +69,9 @@ def test_without_model_the_source_answers_images_moved_down_its_energy() -> None
 
 
 def test_same_uses_one_model_and_takes_no_further_steps() -> None:
-    mita = midway.MITA(tiny_network(), data_model="same", data_step_size=0.5, langevin_steps=2, **SHARED)
+    mita = midway.MITA(
+        tiny_network(), data_model="same", data_step_size=0.5, data_measure="pixels", langevin_steps=2, **SHARED
+    )
     tea = midway.TEA(tiny_network(), langevin_steps=2, **SHARED)
     images = batches(1)[0]
     logits = mita(images)
@@ -177,6 +182,8 @@ def test_bf16_is_close_and_refused_by_a_wrong_name() -> None:
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="must be at least 1, got 0, 1 and 1"):
         midway.MITA(tiny_network(), predictor_steps=0)
+    with pytest.raises(ValueError, match="data_measure must be 'natural' or 'pixels', got 'metres'"):
+        midway.MITA(tiny_network(), data_measure="metres")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="data_model must be"):
         midway.MITA(tiny_network(), data_model="other")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="goes on from the predictor"):

@@ -14,14 +14,16 @@ from midway.methods.parameters import freeze_all_but, norm_affine
 from midway.methods.precision import Precision, use_bf16
 from midway.methods.space import Choice, Integers, LogUniform, search_over
 from midway.methods.tea import EnergyModel, ModelAda
-from midway.sampling import Randomness, ReplayBuffer, Walk, langevin
+from midway.sampling import Measure, NaturalMeasure, Randomness, ReplayBuffer, Walk, langevin
 
 DataModel = Literal["persistent", "fresh", "same"]
 
 
-def data_ada(energy: EnergyModel, images: Tensor, *, steps: int, step_size: float) -> Walk:
+def data_ada(
+    energy: EnergyModel, images: Tensor, *, steps: int, step_size: float, measure: Measure | None = None
+) -> Walk:
     """Algorithm 2: pull the data to the model, Td noiseless Langevin steps from the images themselves (eq. 9)."""
-    return langevin(energy, images, steps=steps, step_size=step_size, noise=0)
+    return langevin(energy, images, steps=steps, step_size=step_size, noise=0, measure=measure)
 
 
 class MITA(Method):
@@ -34,7 +36,7 @@ class MITA(Method):
 
     The defaults come from the tuning corruptions. They differ from the paper's letter where that costs passes and buys
     nothing: the data model is adapted further by one larger step instead of several small ones, and the chains' last
-    step shares the pass of the update.
+    step shares the pass of the update; and where it does harm: images move by what they have (``data_measure``).
 
     Args:
         model: The classifier to adapt.
@@ -48,6 +50,9 @@ class MITA(Method):
             pass an update less; the update then sees the chains before that step (the paper: False).
         data_steps: Td, moves of the images.
         data_step_size: Alpha_d, for images in [0, 1].
+        data_measure: ``"natural"``: at each frequency an image moves as far as the images of its batch have power there
+            beside natural ones (``midway.sampling.NaturalMeasure``). ``"pixels"``: everywhere alike, as in the paper;
+            images of low contrast or without fine detail then drown in what the gradient adds.
         data_model: ``"persistent"``: the data model lives from batch to batch with its own weights, optimiser and
             chains, as in the paper. ``"fresh"``: it starts from the predictor in every batch, takes the N~ - N further
             steps on the predictor's chains and is thrown away. ``"same"``: it is the predictor (the paper's MITA_Same).
@@ -113,6 +118,7 @@ class MITA(Method):
         shared_pass: bool = True,
         data_steps: int = 1,
         data_step_size: float = 0.06,
+        data_measure: Literal["natural", "pixels"] = "natural",
         data_model: DataModel = "persistent",
         adapt_data: bool = True,
         adapt_model: bool = True,
@@ -133,6 +139,8 @@ class MITA(Method):
                 f"{predictor_steps}, {data_model_steps} and {data_steps}; "
                 "turn parts off with adapt_model and adapt_data."
             )
+        if data_measure not in ("natural", "pixels"):
+            raise ValueError(f"data_measure must be 'natural' or 'pixels', got {data_measure!r}.")
         if data_step_size < 0:
             raise ValueError(f"data_step_size must be 0 or more, got {data_step_size}.")
         if data_model == "fresh" and data_model_steps < predictor_steps:
@@ -143,6 +151,7 @@ class MITA(Method):
         use_bf16(precision, torch.device("cpu"))  # an unknown precision is refused here, not at the first batch
         self.predictor_steps, self.data_model_steps = predictor_steps, data_model_steps
         self.data_steps, self.data_step_size = data_steps, data_step_size
+        self.measured = data_measure == "natural"
         self.fresh = data_model == "fresh"
         self.adapt_data = adapt_data
         self.adapted_images: Tensor | None = None
@@ -192,7 +201,10 @@ class MITA(Method):
 
     def _move(self, images: Tensor) -> Tensor:
         """Move the images: x' = DataAda(theta~', x)."""
-        moved, stalled = data_ada(self.data_energy, images, steps=self.data_steps, step_size=self.data_step_size)
+        measure = NaturalMeasure(images) if self.measured else None
+        moved, stalled = data_ada(
+            self.data_energy, images, steps=self.data_steps, step_size=self.data_step_size, measure=measure
+        )
         self.count("stalled_moves", int(stalled.sum()))
         self.diagnostics["data_move"] = (moved - images).flatten(1).norm(dim=1).mean().item()
         return moved

@@ -12,6 +12,9 @@ from torch import Tensor
 Energy = Callable[[Tensor], Tensor]
 """From images (N, C, H, W) to energies (N,)."""
 
+Measure = Callable[[Tensor], Tensor]
+"""From a gradient to the direction that is taken instead."""
+
 
 class Walk(NamedTuple):
     """Where a walk ended.
@@ -34,6 +37,7 @@ def langevin(
     noise: float | None = None,
     clip: float | None = None,
     clamp: tuple[float, float] | None = None,
+    measure: Measure | None = None,
     generator: torch.Generator | None = None,
 ) -> Walk:
     """Walk ``steps`` times x <- x - (step_size / 2) dE/dx + noise * epsilon, epsilon standard normal (MITA, eq. 4).
@@ -50,6 +54,7 @@ def langevin(
         noise: Standard deviation of the noise; None is the paper's sqrt(step_size), 0 a plain descent (eq. 9).
         clip: Largest value of an entry of the gradient, either sign (the proximal steps of JEM++).
         clamp: Range the images are kept in after every step.
+        measure: Changes every gradient, for example by weighing directions (``NaturalMeasure``).
         generator: Source of the noise, on the device of the images; needed when there is noise.
 
     Example:
@@ -69,6 +74,7 @@ def langevin(
     for _ in range(steps):
         images = images.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(energy(images).sum(), images)
+        gradient = gradient if measure is None else measure(gradient)
         images, missed = move(
             images, gradient, step_size=step_size, noise=noise, clip=clip, clamp=clamp, generator=generator
         )
