@@ -41,7 +41,9 @@ def test_tent_by_hand() -> None:
 def test_mita_takes_the_passes_of_its_formula(langevin_steps: int) -> None:
     settings: dict[str, Any] = {"predictor_steps": 2, "data_model_steps": 3, "data_steps": 4, "shared_pass": False}
     cost = measure_cost(
-        midway.MITA(tiny_network(), langevin_steps=langevin_steps, **settings), batches(1)[0], repeats=0
+        midway.MITA(tiny_network(), langevin_steps=langevin_steps, data_measure="pixels", **settings),
+        batches(1)[0],
+        repeats=0,
     )
     backward = (2 + 3) * (langevin_steps + 2) + 4
     assert (cost.forward_passes, cost.backward_passes) == (backward + 1, backward)
