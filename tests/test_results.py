@@ -22,6 +22,8 @@ def test_stored_runs_are_of_the_images_that_are_said_and_did_not_fail() -> None:
     for section in write_results.SECTIONS:
         assert (FOLDER / f"{section.name}.toml").is_file()
         records = read_records(FOLDER / section.name) if (FOLDER / section.name).is_dir() else []
+        if not records:
+            continue
         plan = load_plan(FOLDER / f"{section.name}.toml")
         if plan.networks == ("wrn16_2.cifar10",) and plan.data == (
             "cifar10",
