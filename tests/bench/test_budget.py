@@ -37,6 +37,9 @@ def test_fewer_images_before_fewer_entries() -> None:
     without = fit(prices, budget=25_999, **sizes)
     assert (without.images, without.seconds) == (1000, 2000)
     assert without.left_out == {"memo": "200 images of it would take about 25600 s of the 25999 s there are"}
+    halved = fit(prices, budget=12_999, jobs=2, **sizes)
+    assert halved.left_out == {"memo": "200 images of it would take about 12800 s of the 12999 s there are"}
+    assert halved.seconds == 1000
     least = fit(prices, budget=1, **sizes)
     assert (least.images, least.seconds, list(least.left_out)) == (200, 300, ["memo", "tent"])
 

@@ -75,7 +75,13 @@ def read_duration(text: str) -> float:
 
 
 def fit(
-    prices: Mapping[str, Price], *, streams: Mapping[str, int], available: int, batch_size: int, budget: float
+    prices: Mapping[str, Price],
+    *,
+    streams: Mapping[str, int],
+    available: int,
+    batch_size: int,
+    budget: float,
+    jobs: int = 1,
 ) -> Fit:
     """Choose how many images each cell gets so that everything together fits a time.
 
@@ -88,6 +94,7 @@ def fit(
         available: Images there are.
         batch_size: Images a batch.
         budget: Seconds.
+        jobs: Cells that run at a time.
 
     Example:
         >>> from midway.bench.budget import fit
@@ -100,7 +107,7 @@ def fit(
     kept, left_out = list(prices), {}
 
     def seconds(images: int, labels: Sequence[str]) -> float:
-        return sum(prices[label].of(images) * streams[label] for label in labels)
+        return sum(prices[label].of(images) * streams[label] for label in labels) / jobs
 
     while seconds(least, kept) > budget:
         optional = [label for label in kept if label not in KEPT and streams[label]]

@@ -145,9 +145,10 @@ def _fitted(console: Console, grid: Grid, store: Store, budget: str, jobs: int) 
         streams={label: len(some) for label, some in left.items()},
         available=fixed or available,
         batch_size=fixed or grid.batch_sizes[0],  # all images in one batch: no fewer
-        budget=seconds * jobs,
+        budget=seconds,
+        jobs=jobs,
     )
-    fitted = replace(fitted, available=available, seconds=fitted.seconds / jobs)
+    fitted = replace(fitted, available=available)
     fitted.save(choice)
     return fitted
 
