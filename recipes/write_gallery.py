@@ -17,6 +17,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from PIL import Image
+
 PAGE = Path("docs/gallery.md")
 FOLDER = Path("docs/images/gallery")
 RUNS = Path("docs/results")
@@ -34,28 +36,38 @@ everywhere.
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a stored run.
+    """A figure of stored runs.
 
     Attributes:
         name: Its file.
         title: Its heading.
         says: What to see in it.
-        run: The stored run.
+        runs: The stored runs, drawn together.
         figure: What `midway figures` calls it.
         options: What else the command needs.
+        otherwise: What it is drawn from as long as these runs are not all stored.
     """
 
     name: str
     title: str
     says: str
-    run: str
+    runs: tuple[str, ...]
     figure: str
     options: tuple[str, ...] = ()
+    otherwise: tuple[str, ...] = ()
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where its runs lie."""
+        chosen = [RUNS / run for run in self.runs]
+        if self.otherwise and not all(folder.is_dir() for folder in chosen):
+            chosen = [RUNS / run for run in self.otherwise]
+        return chosen
 
     @property
     def command(self) -> tuple[str, ...]:
         """What draws it, without where to."""
-        return ("figures", str(RUNS / self.run), "--only", self.figure, *self.options)
+        return ("figures", *map(str, self.folders), "--only", self.figure, *self.options)
 
     @property
     def file(self) -> Path:
@@ -64,40 +76,50 @@ class Picture:
 
 
 PICTURES = ("--pictures", "--images", "1000")
+MORE_PICTURES = ("--pictures", "--images", "10000")  # one image in 200 is an outlier
 
 GALLERY = (
     Picture(
         "motivation",
         "Why batches are not enough",
         "The gain over the unadapted network. Methods that adapt to a batch as a whole lose on the images that are"
-        " unlike the rest of it.",
-        "mita",
+        " unlike the rest of it. Bars are means; dots are streams, whiskers the spread over seeds.",
+        ("outlier", "mixture"),
         "motivation",
+        otherwise=("mita",),
     ),
-    Picture("scenarios", "Three scenarios", "Accuracy by method and group.", "mita", "scenarios"),
+    Picture("scenarios", "Three scenarios", "Accuracy by method and stream.", ("mita",), "scenarios"),
     Picture(
         "outlier_ratio",
         "From a rare outlier to half and half",
         "Accuracy on the images of the first distribution against their share of the stream, and the time a batch"
         " takes.",
-        "sweep",
+        ("sweep",),
         "outlier_ratio",
     ),
-    Picture("corruptions", "Methods by corruptions", "One corruption at a time.", "pure", "corruptions"),
-    Picture("over_time", "Accuracy over a stream", "Batch by batch, smoothed.", "mita", "over_time"),
+    Picture("corruptions", "Methods by corruptions", "One corruption at a time.", ("pure",), "corruptions"),
+    Picture(
+        "over_time",
+        "Accuracy over a stream",
+        "Batch by batch, smoothed; methods far below the others are only noted.",
+        ("mita",),
+        "over_time",
+    ),
     Picture(
         "cost_seconds",
         "Accuracy against time",
         "The line joins those that nothing beats in both.",
-        "pure",
+        ("pure",),
         "cost_seconds",
     ),
-    Picture("cost_gflops", "Accuracy against arithmetic", "The same, counted instead of timed.", "pure", "cost_gflops"),
+    Picture(
+        "cost_gflops", "Accuracy against arithmetic", "The same, counted instead of timed.", ("pure",), "cost_gflops"
+    ),
     Picture(
         "samples",
         "What the network takes for data",
         "Langevin samples from the energy of the source network and of the adapted one.",
-        "mita",
+        ("mita",),
         "samples",
         PICTURES,
     ),
@@ -105,7 +127,7 @@ GALLERY = (
         "moves",
         "What data adaptation does to an image",
         "Original, adapted, and the difference, enlarged, for each corruption.",
-        "mita",
+        ("mita",),
         "moves",
         PICTURES,
     ),
@@ -113,7 +135,7 @@ GALLERY = (
         "severities",
         "Fifteen corruptions, five severities",
         "And what data adaptation makes of each.",
-        "mita",
+        ("mita",),
         "severities",
         PICTURES,
     ),
@@ -121,15 +143,15 @@ GALLERY = (
         "corrections",
         "Outliers put right",
         "The baseline is wrong, MITA right: both answers and how sure they are.",
-        "mita",
+        ("mita",),
         "corrections",
-        PICTURES,
+        MORE_PICTURES,
     ),
     Picture(
         "energies",
         "Energies",
         "Of clean, corrupted, sampled and adapted images, before and after the network adapted.",
-        "mita",
+        ("mita",),
         "energies",
         PICTURES,
     ),
@@ -157,18 +179,21 @@ SCREENSHOTS = (
     Screenshot(
         "report_dark", "In the dark", 1280, 1000, ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
     ),
-    Screenshot("report_phone", "On a phone", 500, 1400),
+    Screenshot("report_phone", "On a phone", 390, 1400),
 )
+NARROWEST = 500
+"""Pixels: Chromium has no narrower window."""
+FRAME = '<iframe src="{}" width="{}" height="{}" style="border: 0"></iframe>'
 REPORT = ("report", str(RUNS / "mita"), "--out", "report.html")
 
 
-def midway(*arguments: str) -> None:
-    """Run the command line in a process of its own."""
-    subprocess.run([sys.executable, "-c", PROGRAM, *arguments], check=True)
+def midway(*arguments: str) -> bool:
+    """Run the command line in a process of its own, and tell whether it did what it was asked for."""
+    return subprocess.run([sys.executable, "-c", PROGRAM, *arguments], check=False).returncode == 0
 
 
 def draw(picture: Picture) -> None:
-    """Draw one figure and keep its PNG."""
+    """Draw one figure and keep its PNG; what its runs are not enough for is said and left out."""
     with tempfile.TemporaryDirectory() as place:
         midway(*picture.command, "--out", place)
         drawn = Path(place) / f"{picture.figure}.png"
@@ -183,12 +208,17 @@ def photograph() -> None:
         raise SystemExit(f"Screenshots need a browser, one of {', '.join(BROWSERS)}; Debian: apt install chromium.")
     with tempfile.TemporaryDirectory() as place:
         page = Path(place) / "report.html"
-        midway(*REPORT[:-1], str(page))
+        if not midway(*REPORT[:-1], str(page)):
+            raise SystemExit("there is no report to take pictures of.")
         for shot in SCREENSHOTS:
             common = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={place}/p")
-            size = f"--window-size={shot.width},{shot.height}"
+            size = f"--window-size={max(shot.width, NARROWEST)},{shot.height}"
             target = f"--screenshot={shot.file.resolve()}"
-            subprocess.run([browser, *common, *shot.options, size, target, page.as_uri()], check=True)
+            frame = Path(place) / "frame.html"  # the page in its own width, in a window that may be wider
+            frame.write_text(f'<body style="margin: 0">{FRAME.format(page.name, shot.width, shot.height)}</body>')
+            subprocess.run([browser, *common, *shot.options, size, target, frame.as_uri()], check=True)
+            with Image.open(shot.file) as taken:
+                taken.crop((0, 0, shot.width, shot.height)).save(shot.file)
 
 
 def section(picture: Picture) -> str:
@@ -209,7 +239,7 @@ def main() -> None:
     only = {name.strip() for name in options.only.split(",") if name.strip()}
     for picture in GALLERY:
         wanted = picture.name in only if only else options.pictures or not picture.options
-        if wanted and (RUNS / picture.run).is_dir():
+        if wanted and all(folder.is_dir() for folder in picture.folders):
             draw(picture)
     if options.screenshots:
         photograph()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from midway.methods import registry
+
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
     pytest.param(block, id=f"{path.name}:{number}")
@@ -20,6 +22,7 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))  # a block may register a method of its own
     exec(compile(block, "block", "exec"), {"__name__": "block"})
 
 

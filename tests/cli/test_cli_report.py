@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from midway.bench import Comparison, Result, read_records
 from midway.cli import app
+from midway.report.figures import stored_figures
 from midway.report.figures.corrections import stored_corrections
 from midway.report.stored_run import read_run
 
@@ -49,7 +51,7 @@ def test_two_runs_side_by_side(run_folder: Path, tmp_path: Path) -> None:
     text = (tmp_path / "later" / "report_against_x.html").read_text()
     assert "<h1>later against x</h1>" in text
     assert "<b>later</b> is level with <b>x</b>, mean over 1 results" in text
-    assert "Only x has bn." in text
+    assert "Only x has BN." in text
 
 
 def test_figures_of_a_run(run_folder: Path, tmp_path: Path) -> None:
@@ -60,10 +62,54 @@ def test_figures_of_a_run(run_folder: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
     wrong = runner.invoke(app, ["figures", str(run_folder), "--only", "motivatoin"])
     assert "unknown figure 'motivatoin': did you mean 'motivation'" in str(wrong.exception)
-    asked = runner.invoke(app, ["figures", str(run_folder), "--only", "samples", "--out", str(tmp_path / "none")])
-    assert "samples: computed from the network and images, ask for it with --pictures." in asked.output
+    asked = runner.invoke(app, ["figures", str(run_folder), "--only", "samples,corruptions,over_time"])
+    assert asked.exit_code == 1
+    assert str(asked.exception).splitlines() == [
+        "samples: computed from the network and images, ask for it with --pictures.",
+        "corruptions needs two pure streams or more. A run that has them: midway run --scenarios pure:fog,pure:snow",
+    ]
     nothing = runner.invoke(app, ["figures", str(tmp_path)])
     assert "holds no results" in str(nothing.exception)
+
+
+def test_figures_of_several_runs_with_two_settings_under_one_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, scenario, lr in (("a", "pure:fog", "1e-3"), ("b", "pure:snow", "1e-4")):
+        methods = f'source,tent(lr={lr}, label="tent")'
+        small = ["--images", "40", "--batch-sizes", "20", "--jobs", "1", "--out", str(tmp_path / name)]
+        answer = runner.invoke(app, ["run", "--methods", methods, "--scenarios", scenario, *small])
+        assert answer.exit_code == 0, answer.output
+    seen: list[Comparison] = []
+    draw = stored_figures
+
+    def look(comparison: Comparison, **options: Any) -> Any:
+        seen.append(comparison)
+        return draw(comparison, **options)
+
+    monkeypatch.setattr("midway.report.figures.stored_figures", look)
+    both = [str(tmp_path / "a"), str(tmp_path / "b")]
+    answer = runner.invoke(app, ["figures", *both, "--only", "corruptions"])
+    assert answer.exit_code == 0, answer.output
+    assert (tmp_path / "a" / "figures" / "corruptions.png").exists()
+    labels = {(result.label, result.stream) for comparison in seen for result in comparison.results}
+    assert labels == {
+        ("source", "pure:fog"),
+        ("source", "pure:snow"),
+        ("tent (lr=0.001)", "pure:fog"),
+        ("tent (lr=0.0001)", "pure:snow"),
+    }
+
+
+def test_corrections_of_chosen_methods(run_folder: Path, tmp_path: Path) -> None:
+    options = ["--only", "corrections", "--baseline", "source", "--out", str(tmp_path)]
+    answer = runner.invoke(app, ["figures", str(run_folder), *options, "--method", "bn"])
+    assert answer.exit_code == 0, answer.output
+    assert (tmp_path / "corrections.png").exists()
+    small = ["--pictures", "--images", "8", "--batch-size", "8"]
+    none = runner.invoke(app, ["figures", str(run_folder), *options, "--method", "source", *small])
+    assert none.exit_code == 1
+    assert str(none.exception).startswith("corrections: no outlier that source has wrong and source right")
 
 
 def test_pictures_are_computed_on_request(run_folder: Path, tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ class Browser:
         match message.get("method"):
             case "Runtime.exceptionThrown":
                 self.errors.append(str(message["params"]["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if message["params"]["type"] in ("error", "warning", "assert"):
+                self.errors.append(str(message["params"]["args"]))
             case "Log.entryAdded" if message["params"]["entry"]["level"] in ("error", "warning"):
                 self.errors.append(message["params"]["entry"]["text"])
             case "Page.loadEventFired":
@@ -84,11 +86,11 @@ class Browser:
                 self.errors.append("a dialog opened")
         return message
 
-    def open(self, path: Path, *, width: int = 1000, dark: bool = False) -> None:
-        """Open a page in a window of a width, and wait until it is there."""
+    def open(self, path: Path, *, width: int = 1000, dark: bool = False, media: str = "") -> None:
+        """Open a page in a window of a width, or on paper (``media="print"``), and wait until it is there."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        self._call("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self.loaded, self.errors = False, []
         self._call("Page.navigate", url=path.resolve().as_uri())
         end = time.monotonic() + SECONDS
@@ -113,6 +115,11 @@ class Browser:
     def move_to(self, x: float, y: float) -> None:
         """Move the mouse."""
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def tap(self, x: float, y: float) -> None:
+        """Touch the page with a finger and lift it."""
+        self._call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def __enter__(self) -> Self:
         return self

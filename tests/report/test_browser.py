@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,10 +59,30 @@ def page(made: Callable[..., Result], tmp_path: Path) -> Path:
     return write_report(StoredRun(HOSTILE, tmp_path, (comparison,)), tmp_path / "report.html")
 
 
-def names(browser: Any, table: int = 0) -> list[str]:
-    code = f"[...document.querySelectorAll('table.sortable')][{table}].tBodies[0].rows"
-    found: list[str] = browser.evaluate(f"[...{code}].filter((r) => !r.hidden).map((r) => r.dataset.method)")
+ACCURACIES = "document.querySelector('.block table.sortable')"
+
+
+def names(browser: Any) -> list[str]:
+    code = f"[...{ACCURACIES}.tBodies[0].rows]"
+    found: list[str] = browser.evaluate(f"{code}.filter((r) => !r.hidden).map((r) => r.dataset.method)")
     return found
+
+
+def middle(browser: Any, selector: str) -> tuple[float, float]:
+    """Bring an element into view and return where its middle is."""
+    element = f"document.querySelector({selector!r})"
+    browser.evaluate(f"{element}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    box = f"{element}.getBoundingClientRect()"
+    x, y = browser.evaluate(f"[{box}.x + {box}.width / 2, {box}.y + {box}.height / 2]")
+    return x, y
+
+
+def shown(browser: Any, selector: str) -> bool:
+    found: bool = browser.evaluate(f"document.querySelector({selector!r}).getClientRects().length > 0")
+    return found
+
+
+TIP = "(() => { const t = document.querySelector('.tip'); return t.hidden ? '' : t.textContent; })()"
 
 
 def search(browser: Any, text: str) -> None:
@@ -98,7 +119,7 @@ def test_a_hostile_name_does_not_run(browser: Any, page: Path) -> None:
 
 def test_tables_sort_by_click_and_by_key(browser: Any, page: Path) -> None:
     browser.open(page)
-    heads = "document.querySelector('table.sortable').querySelectorAll('th[aria-sort]')"
+    heads = f"{ACCURACIES}.querySelectorAll('th[aria-sort]')"
     assert names(browser) == ["source", "tent", HOSTILE, "mita"]
     browser.evaluate(f"{heads}[1].querySelector('button').click()")  # fog, the highest first
     assert names(browser) == [HOSTILE, "mita", "tent", "source"]
@@ -134,27 +155,78 @@ def test_methods_and_columns_are_filtered(browser: Any, page: Path) -> None:
     assert browser.evaluate(shown) == everything == 2 + 3 * len(RATIOS)
 
 
+def test_every_table_sorts(browser: Any, page: Path) -> None:
+    browser.open(page)
+    assert browser.evaluate("document.querySelectorAll('table:not(.sortable)').length") == 0
+    scenarios = "document.querySelector('[aria-label=\"Best by scenario\"] table')"
+    column = f"[...{scenarios}.tBodies[0].rows].map((row) => Number(row.children[2].dataset.value))"
+    before = browser.evaluate(column)
+    browser.evaluate(f"{scenarios}.querySelectorAll('th button')[2].click()")
+    assert browser.evaluate(column) == sorted(before, reverse=True) != before
+    browser.evaluate(f"{scenarios}.querySelectorAll('th button')[0].click()")  # texts, from a to z
+    scopes = browser.evaluate(f"[...{scenarios}.tBodies[0].rows].map((row) => row.children[0].textContent)")
+    assert scopes == sorted(scopes)
+
+
 def test_figures_tell_their_values(browser: Any, page: Path) -> None:
     browser.open(page)
-    browser.evaluate(
-        "document.querySelectorAll('.canvas svg')[0].scrollIntoView({block: 'center', behavior: 'instant'})"
-    )
-    x, y = browser.evaluate(
-        "(() => { const b = document.querySelector('.canvas svg circle').getBoundingClientRect();"
-        " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
-    )
+    x, y = middle(browser, ".canvas svg circle")
     browser.move_to(x + 2, y)
-    tip = "(() => { const t = document.querySelector('.tip'); return t.hidden ? '' : t.textContent; })()"
-    assert browser.evaluate(tip) == "fogSource60.00 %"
+    assert browser.evaluate(TIP) == "fogSource60.00 %"
     browser.move_to(2, 2)
-    assert browser.evaluate(tip) == ""
+    assert browser.evaluate(TIP) == ""
     browser.evaluate("document.querySelector('.canvas svg').focus()")
     browser.press("ArrowRight")
-    assert browser.evaluate(tip) == "fogSource60.00 %"
+    assert browser.evaluate(TIP) == "fogSource60.00 %"
     browser.press("ArrowRight")
-    assert browser.evaluate(tip) == "fogTENT65.00 %"
+    assert browser.evaluate(TIP) == "fogTENT65.00 %"
     browser.press("Escape")
-    assert browser.evaluate(tip) == ""
+    assert browser.evaluate(TIP) == ""
+
+
+def test_a_finger_may_lift_from_a_figure(browser: Any, page: Path) -> None:
+    browser.open(page, width=390)
+    browser.tap(*middle(browser, ".canvas svg circle"))
+    assert browser.evaluate(TIP) == "fogSource60.00 %"
+    browser.tap(*middle(browser, ".chart figcaption"))
+    assert browser.evaluate(TIP) == ""
+    assert browser.errors == []
+
+
+def test_what_is_cut_shows_that_it_goes_on(browser: Any, page: Path) -> None:
+    browser.open(page, width=390)
+    scenarios = "document.querySelector('[aria-label=\"Best by scenario\"]')"
+    faded = f"getComputedStyle({scenarios}).maskImage !== 'none'"
+    assert browser.evaluate(faded)
+    assert browser.evaluate("document.querySelector('.chips').classList.contains('cut')")
+    browser.evaluate(f"{scenarios}.scrollTo({{left: 9999, behavior: 'instant'}})")
+    assert not browser.evaluate(faded)  # the end is there
+    browser.open(page, width=1600)
+    assert not browser.evaluate(faded)
+
+
+def test_cards_stand_two_by_two_on_a_phone(browser: Any, page: Path) -> None:
+    for width, rows in ((390, 2), (500, 2), (800, 2), (1600, 1)):
+        browser.open(page, width=width)
+        tops = browser.evaluate("[...document.querySelectorAll('.card')].map((c) => c.getBoundingClientRect().top)")
+        assert (len(tops), len(set(tops))) == (4, rows)
+
+
+def test_paper_has_names_and_legends(browser: Any, page: Path) -> None:
+    browser.open(page, dark=True)
+    assert not shown(browser, ".legend")
+    browser.open(page, dark=True, media="print")
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert shown(browser, ".legend")
+    assert shown(browser, ".view")
+    assert not shown(browser, ".chart select")
+    assert not shown(browser, ".controls")
+    legends = browser.evaluate("[...document.querySelectorAll('.legend')].map((l) => l.textContent)")
+    assert legends == [f"SourceTENT{HOSTILE}MITA"] * 4
+    assert browser.evaluate("document.querySelector('.chart h4').textContent") == "Accuracy by streampure"
+    browser.evaluate("document.querySelector('.chip[data-method=tent]').click()")
+    assert browser.evaluate("document.querySelector('.legend').textContent") == f"Source{HOSTILE}MITA"
+    assert browser.errors == []
 
 
 def test_another_view_is_drawn(browser: Any, page: Path) -> None:
@@ -176,6 +248,65 @@ def test_pictures_enlarge_and_close(browser: Any, page: Path) -> None:
     browser.press("Escape")
     assert not browser.evaluate("document.querySelector('dialog').open")
     assert browser.errors == []
+
+
+def test_a_picture_opens_at_its_own_size_on_a_phone(browser: Any, page: Path) -> None:
+    browser.open(page, width=390)
+    browser.tap(*middle(browser, ".gallery img"))
+    assert browser.evaluate("document.querySelector('dialog').open")
+    box = "document.querySelector('.whole')"
+    assert browser.evaluate(f"{box}.firstElementChild.clientWidth") == 600
+    assert browser.evaluate(f"[{box}.scrollWidth, {box}.clientWidth < 390]") == [600, True]
+    assert browser.evaluate("document.querySelector('dialog').getBoundingClientRect().width") <= 390
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    browser.tap(*middle(browser, ".whole"))
+    assert not browser.evaluate("document.querySelector('dialog').open")
+    assert browser.errors == []
+
+
+@pytest.fixture
+def two_comparisons(made: Callable[..., Result]) -> tuple[Comparison, ...]:
+    def of(title: str, gain: float) -> Comparison:
+        rows = [made(label, "pure:fog", 60.0 + gain + place) for place, label in enumerate(("source", "mita"))]
+        return Comparison(title, f"midway run {title}", {"network": title}, tuple(rows))
+
+    return of("a net", 0.0), of("another net", 5.0)
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_several_comparisons(browser: Any, two_comparisons: Any, tmp_path: Path, width: int) -> None:
+    browser.open(write_report(StoredRun("x", None, two_comparisons), tmp_path / "report.html"), width=width)
+    assert browser.evaluate("document.querySelectorAll('section[data-section]').length") == 2
+    best = "[...document.querySelectorAll('nav li')].map((item) => item.textContent)"
+    assert browser.evaluate(best) == ["a net: MITA 61.00 %", "another net: MITA 66.00 %"]
+    browser.evaluate("document.querySelector('#comparison-1 .chip[data-method=mita]').click()")
+    rows = "[...document.querySelectorAll('.block.columns tr[data-method=mita]')].map((row) => row.hidden)"
+    assert browser.evaluate(rows) == [False, True]  # each part has its own chips
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.errors == []
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_two_runs(browser: Any, two_comparisons: Any, tmp_path: Path, width: int) -> None:
+    first = StoredRun("run", tmp_path / "monday" / "run", two_comparisons[:1])
+    better = replace(two_comparisons[1], title="a net")
+    second = StoredRun("run", tmp_path / "tuesday" / "run", (better, two_comparisons[1]))
+    browser.open(write_report(second, tmp_path / "report.html", against=first), width=width)
+    assert browser.evaluate("document.querySelector('h1').textContent") == "tuesday/run against monday/run"
+    change = "document.querySelector('#difference')"
+    assert browser.evaluate(f"{change}.querySelectorAll('.canvas svg').length") == 1
+    assert browser.evaluate(f"{change}.querySelectorAll('td[data-value=\"5.0\"]').length") == 4  # two tables, two rows
+    assert "MITA" in browser.evaluate(f"{change}.querySelector('.canvas svg').textContent")
+    browser.tap(*middle(browser, "#difference .canvas circle"))
+    assert browser.evaluate(f"{change}.querySelector('.tip').textContent") == "SourceSource+5.00 points"
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.errors == []
+
+
+def test_the_console_is_heard(browser: Any, page: Path) -> None:
+    browser.open(page)
+    browser.evaluate("console.error('no')")
+    assert len(browser.errors) == 1
 
 
 def test_the_theme_switches(browser: Any, page: Path) -> None:

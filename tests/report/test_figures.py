@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,14 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
+from matplotlib.text import Text
 
 import midway
-from midway.bench import Comparison, Result
+from midway.bench import Comparison, Record, Result
+from midway.bench.entries import Entry
 from midway.data import CORRUPTIONS, ImageSet
+from midway.report.common_seeds import common_seeds
 from midway.report.figures import (
     accuracy_and_cost,
     accuracy_over_time,
@@ -30,9 +35,10 @@ from midway.report.figures import (
     stored_figures,
 )
 from midway.report.figures.corrections import draw_corrections, find_corrections
-from midway.report.figures.energies import draw_energies, image_energies
+from midway.report.figures.energies import KINDS, draw_energies, image_energies
 from midway.report.figures.moves import draw_moves, draw_severities, moved_images
-from midway.report.figures.pictures import PICTURES, Setting, picture_figures
+from midway.report.figures.over_time import far_below, spread_out
+from midway.report.figures.pictures import PICTURES, Setting, cell_of, entry_of, picture_figures
 from midway.report.figures.samples import draw_samples, langevin_samples
 from midway.report.figures.stored import one_of_each_kind
 from midway.report.figures.style import styled, title
@@ -48,8 +54,6 @@ HOSTILE = r"$\frac{<script>$"
 
 def written(figure: Figure) -> set[str]:
     """Return all words of a figure."""
-    from matplotlib.text import Text
-
     return {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text()}
 
 
@@ -65,17 +69,31 @@ def test_a_method_keeps_its_look_whoever_else_is_there() -> None:
     assert list(everybody) == midway.methods.names()
     assert len({look.colour for look in everybody.values()}) == len(everybody)
     assert len({look.marker for look in everybody.values()}) == len(everybody)
-    same = looks({"mita": "mita", "mita_same": "mita", "a": "mita"})["mita_same"]
+    same = looks({"mita": "mita", "mita_same": "mita"})["mita_same"]
     assert same == looks({"mita_same": "mita"})["mita_same"]
     assert same.marker == alone.marker
     assert same.dash
+    assert same.hatch
     assert same.colour != alone.colour
+
+
+def test_a_colour_is_that_of_the_label_and_likeness_is_mended_by_patterns() -> None:
+    labels = {"mita": "mita", **{f"mita_{letter}": "mita" for letter in "abcdefg"}}
+    labels |= {f"method {number}": f"method {number}" for number in range(7)}
+    together = looks(labels)
+    for label, name in labels.items():
+        alone = looks({label: name})[label]
+        assert (together[label].colour, together[label].marker) == (alone.colour, alone.marker)
+    shown = [(look.colour, look.dash, look.hatch) for look in together.values()]
+    assert len(set(shown)) == len(shown)
+    assert len({look.colour for look in together.values()}) < len(shown)
 
 
 def test_methods_of_others_get_colours_too() -> None:
     found = looks({"mine": "mine", "yours": "yours", "source": "source"})
     assert list(found) == ["source", "mine", "yours"]
     assert len({look.colour for look in found.values()}) == 3
+    assert all(MarkerStyle(look.marker).is_filled() for look in found.values())
     assert title("mine", "mine") == "mine"
     assert title("tent_slow", "tent") == "TENT slow"
     assert words("jpeg_compression") == "JPEG compression"
@@ -103,7 +121,44 @@ def test_gains_are_against_source_on_the_same_stream_and_seed(made: Made) -> Non
     assert found.methods == ("bn", "tent")
     assert found.scenarios == ("pure", "mixture", "outlier streams: the rest", "outlier streams: the outliers")
     assert found.gains == (((-1.0, 12.0), (5.0,), (40.0,), (-20.0,)), ((), (), (), ()))
-    assert {"pure\n2 streams", "mixture\n1 stream", "Source"} <= written(draw_gains(found))
+    assert found.spreads == ((None,) * 4,) * 2
+    shown = written(draw_gains(found))
+    assert {"pure\n2 streams", "mixture\n1 stream", "Source", "BN"} <= shown
+    assert "TENT" not in shown
+
+
+def test_gains_over_several_pairs_and_seeds(made: Made) -> None:
+    results = []
+    for label, gain in (("source", 0.0), ("bn", 10.0), ("mita", 20.0)):
+        for pair, start in ((PAIR, 30.0), ("fog/snow", 40.0)):
+            for seed in range(3 if label == "bn" else 2):
+                reached = start + gain * (1 + seed)
+                results.append(made(label, f"mixture:{pair}@0.5", 0.0, 0.0, reached, seed=seed))
+                results.append(made(label, f"outlier:{pair}@0.005", start - gain, 50.0, 50.0, seed=seed))
+    found = gains_over_source(results)
+    assert found.methods == ("bn", "mita")
+    assert [row[0] for row in found.gains] == [(15.0, 15.0), (30.0, 30.0)]  # of two seeds, not three
+    assert [row[2] for row in found.gains] == [(-10.0, -10.0), (-20.0, -20.0)]
+    assert found.spreads == (
+        (pytest.approx(10 / 2**0.5), 0.0, 0.0),
+        (pytest.approx(20 / 2**0.5), 0.0, 0.0),
+    )
+    assert {"mixture\n2 streams", "outlier streams: the outliers\n2 streams"} <= written(draw_gains(found))
+
+
+def test_every_figure_is_over_the_seeds_that_all_methods_share(made: Made) -> None:
+    ratios = [f"mixture:{PAIR}@{ratio}" for ratio in (0.005, 0.1, 0.5)]
+    results = []
+    for stream in ("pure:fog", *ratios):
+        batches = {"batch_accuracies": (60.0, 60.0)}
+        results += [made("bn", stream, 60.0, 60.0, 60.0, **batches), made("mita", stream, 50.0, 50.0, 50.0, **batches)]
+        results += [made("bn", stream, 0.0, 0.0, 0.0, seed=1, batch_accuracies=(0.0, 0.0))]
+    assert [(r.label, r.seed) for r in common_seeds(results[:3])] == [("bn", 0), ("mita", 0)]
+    assert [r.label for r in common_seeds([*results[1:3], made("bn", "pure:fog", 1.0, seed=2)])] == ["bn", "bn"]
+    assert scenario_bars(Comparison("x", "", {}, tuple(results))).heights == ((60.0,) * 4, (50.0,) * 4)
+    assert corruption_map(results).accuracies == ((60.0,), (50.0,))
+    assert accuracy_over_time(results)[0].lines == {"bn": (60.0, 60.0), "mita": (60.0, 60.0)}
+    assert {point.accuracy for point in ratio_sweeps(results).sweeps[0].lines["bn"]} == {60.0}
 
 
 def test_a_sweep_has_means_over_seeds_and_takes_the_mixture(made: Made) -> None:
@@ -119,6 +174,8 @@ def test_a_sweep_has_means_over_seeds_and_takes_the_mixture(made: Made) -> None:
     assert found.seconds == {"bn": pytest.approx((3 * 0.5 + 1.3) / 4)}
     figure = draw_sweeps(found)
     assert {"glass blur\namong fog", "BN", "0.7 s", "0.5", "10", "50"} <= written(figure)
+    times = draw_sweeps(replace(found, seconds={"bn": 0.9, "mita": 20.0}, looks=looks({"bn": "bn", "mita": "mita"})))
+    assert {1.0, 10.0} <= set(times.axes[-1].get_xticks())
     assert ratio_sweeps(results[:2]).sweeps == ()
 
 
@@ -136,6 +193,24 @@ def test_accuracy_over_time_is_a_running_mean_of_the_mean_over_seeds(made: Made)
     line = figure.axes[0].lines[0]
     assert list(line.get_xdata()) == [2, 3, 4]
     assert list(line.get_ydata()) == [55.0, 65.0, 55.0]
+
+
+def test_lines_far_below_are_noted_and_names_keep_clear_of_each_other(made: Made) -> None:
+    values = {"source": 20.0, "bn": 60.0, "tent": 60.1, "shot": 60.2, "mita": 63.0}
+    results = [made(label, "pure:fog", v, batch_accuracies=(v, v + 0.5, v)) for label, v in values.items()]
+    figure = draw_over_time(accuracy_over_time(results), looks({label: label for label in values}))
+    (axes,) = figure.axes
+    assert "far below: Source 20.2" in written(figure)
+    assert [line.get_label() for line in axes.lines] == ["BN", "TENT", "SHOT", "MITA"]
+    assert axes.get_ylim()[0] > 59
+    figure.draw_without_rendering()
+    names = [note for note in axes.texts if note.get_text() in ("BN", "TENT", "SHOT", "MITA")]
+    boxes = [Text.get_window_extent(name) for name in names]  # without the lines that lead to them
+    assert len(boxes) == 4
+    assert not any(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[:place])
+    assert far_below({"source": (20.0,), "bn": (60.0,)}) == ()  # one line is no company
+    assert spread_out([9.0, 9.0, 9.0], 2.0, (0.0, 10.0)) == (6.0, 8.0, 10.0)
+    assert spread_out([1.0, 5.0], 2.0, (0.0, 10.0)) == (1.0, 5.0)
 
 
 def test_the_heat_map_is_in_the_benchmarks_order(made: Made) -> None:
@@ -181,6 +256,19 @@ def test_bars_have_the_colours_of_their_methods(made: Made) -> None:
     assert (bars.methods, bars.heights) == (("source", "mita"), ((60.0,), (75.5,)))
     patches = draw_bars(bars).axes[0].patches
     assert [to_hex(patch.get_facecolor()) for patch in patches] == ["#6e6e6e", "#d55e00"]
+
+
+def test_bars_are_means_with_as_many_digits_as_it_takes(made: Made) -> None:
+    results = [made("bn", "pure:fog", 62.0), made("bn", "pure:fog", 63.0, seed=1)]
+    results += [made("tent", "pure:fog", 70.0, seed=seed) for seed in (0, 1)]
+    bars = scenario_bars(Comparison("x", "", {}, tuple(results)))
+    assert bars.heights == ((62.5,), (70.0,))
+    assert bars.spreads == ((pytest.approx(0.5**0.5),), (0.0,))
+    figure = draw_bars(bars)
+    assert {"62", "70"} <= written(figure)
+    assert figure.axes[0].get_ylim()[1] < 80
+    near = (made("bn", "pure:fog", 62.1), made("tent", "pure:fog", 62.4))
+    assert {"62.1", "62.4"} <= written(draw_bars(scenario_bars(Comparison("x", "", {}, near))))
 
 
 def test_a_run_gets_the_figures_it_is_enough_for(made: Made) -> None:
@@ -265,7 +353,8 @@ def test_corrections_are_outliers_that_only_the_second_method_knows() -> None:
     assert {"dog 95%", "cat 99%"} <= shown
     assert any("TENT says (grey), MITA says (in colour)\nMITA corrects 2 of 4, and spoils 1" in text for text in shown)
     assert len(find_corrections(stream, wrong, right, ["cat", "dog"], at_most=1).cases) == 1
-    assert draw_corrections(find_corrections(stream, right, right, ["cat", "dog"])).axes
+    assert len(draw_corrections(found).axes) == 2
+    assert find_corrections(stream, right, right, ["cat", "dog"]).cases == ()
 
 
 def test_energies_before_and_after() -> None:
@@ -278,6 +367,9 @@ def test_energies_before_and_after() -> None:
     moved = (-method.data_model(method.adapted_images).logsumexp(dim=1)).tolist()
     assert after.values["adapted"] == pytest.approx(moved)
     assert {"clean", "corrupted", "sampled", "adapted", "before: source"} <= written(draw_energies([before, after]))
+    colours = {look.colour for look in looks({name: name for name in midway.methods.names()}).values()}
+    assert not colours & {colour for colour, _ in KINDS.values()}
+    assert len({line for _, line in KINDS.values()}) == len(KINDS)
 
 
 def test_samples_come_from_three_networks() -> None:
@@ -293,8 +385,25 @@ def test_samples_come_from_three_networks() -> None:
 
 def test_every_picture_figure_is_drawn_by_name() -> None:
     setting = Setting(tiny_network(), toy_data(8), batch_size=4, image=5, langevin_steps=1)
-    made_now = dict(picture_figures(setting, only=["samples", "corrections", "energies"]))
-    assert list(made_now) == ["samples", "corrections", "energies"]
+    assert list(dict(picture_figures(setting, only=["samples", "energies"]))) == ["samples", "energies"]
+    alike = replace(setting, method=setting.baseline)
+    assert list(picture_figures(alike, only=["corrections"])) == []  # nothing to correct
     assert set(PICTURES) == {"samples", "moves", "severities", "corrections", "energies"}
     with pytest.raises(ValueError, match="unknown picture figure 'move': did you mean 'moves'"):
         next(picture_figures(setting, only=["move"]))
+
+
+def test_pictures_show_the_method_as_the_run_has_it(made: Made, record: Callable[..., Record]) -> None:
+    def line(label: str, network: str, **settings: float) -> Record:
+        known = record(made(label, "pure:fog", 60.0, method="mita"))
+        return replace(known, cell=replace(known.cell, settings=settings, network=network))
+
+    records = [record(made("tent", "pure:fog", 60.0)), line("slow", "a", lr=1e-5, seed=3), line("mita", "b", lr=0.1)]
+    assert entry_of(records, "mita").settings == {"lr": 0.1}
+    assert entry_of(records[:2], "mita") == Entry("mita", {"lr": 1e-5}, "slow")
+    assert entry_of(records[:1], "mita") == Entry("mita", {}, "mita")
+    found = cell_of(records, "mita")
+    assert found is not None
+    assert found.network == "b"
+    with pytest.raises(ValueError, match="unknown method 'mtia': did you mean 'mita'"):
+        entry_of(records, "mtia")

@@ -13,15 +13,20 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from midway.bench import Comparison, Record, Result
+from midway.bench.outcome import Outcome
+from midway.bench.work import work
+from midway.cli import app
 from midway.report import read_run, summary, to_html, write_report
 from midway.report.html import find_winner, render, verdict, winners_by_scenario
+from midway.report.html.accuracy import UNEQUAL, accuracy_tables
 from midway.report.html.differences import difference
 from midway.report.html.gallery import LARGEST, pictures_of
 from midway.report.html.problems import environments, warnings_of
 from midway.report.html.tables import cost_rows
-from midway.report.stored_run import StoredRun, stored_run
+from midway.report.stored_run import StoredRun, stored_run, tell_runs_apart
 from midway.report.tables import Cell, Column, Table
 from midway.significance import compare_paired
 
@@ -155,6 +160,7 @@ def test_nothing_is_fetched_and_only_our_script_may_run(comparison: Comparison) 
     assert re.findall(r"https?://[^\s\"']+", text) == ["http://www.w3.org/2000/svg"]  # a name, which nothing fetches
     assert "@import" not in text
     assert "url(" not in text
+    assert "light-dark(" not in text  # browsers of 2023 do not know it
     policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     script = text.rpartition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -277,10 +283,98 @@ def test_two_runs(comparison: Comparison, made: Made) -> None:
     page = Page(render(StoredRun("b", None, (second,)), against=StoredRun("a", None, (comparison,))))
     assert "b is 1.10 points above a , mean over 18 results that both have" in page.words()
     assert page.words("h1") == "b against a"
-    assert "Only b has bn." in page.words()
+    assert "Only b has BN." in page.words()
+    *_, change = page.data()  # after the comparisons of both
+    (chart,) = change["charts"]
+    assert {row["title"]: row["values"] for row in chart["views"][0]["rows"]} == {
+        "Source": {"source": 1.1},
+        "MITA": {"mita": 1.1},
+    }
     apart = replace(second, results=(made("bn", "pure:fog", 1.0),))
     text = render(StoredRun("b", None, (apart,)), against=StoredRun("a", None, (comparison,)))
     assert "no method, stream and seed in common" in text
+
+
+def test_comparisons_of_other_titles_stand_alone(comparison: Comparison) -> None:
+    titles = [("a net", "an old net"), ("a new net", "a net")]
+    runs = [
+        StoredRun(name, None, tuple(replace(comparison, title=title) for title in some))
+        for name, some in zip("ab", titles, strict=True)
+    ]
+    page = Page(render(runs[1], against=runs[0]))
+    words = page.words()
+    assert "Only a has the comparison an old net. Only b has the comparison a new net." in words
+    assert words.count("b is level with a , mean over 18 results that both have") == 1
+    nothing = Page(render(replace(runs[1], comparisons=runs[1].comparisons[:1]), against=runs[0])).words()
+    assert "The two runs have no comparison of the same title." in nothing
+
+
+def test_runs_of_one_name_are_told_apart(comparison: Comparison, made: Made, tmp_path: Path) -> None:
+    more = replace(comparison, results=(*comparison.results, made("bn", "pure:fog", 1.0)))
+    folders = [tmp_path / day / "deep" / "run" for day in ("monday", "tuesday")]
+    for folder in folders:
+        (folder / "figures").mkdir(parents=True)
+        Image.new("RGB", (6, 4), "red").save(folder / "figures" / "moves.png")
+    runs = [StoredRun("run", folder, (each,)) for folder, each in zip(folders, (more, comparison), strict=True)]
+    page = Page(render(runs[1], against=runs[0]))
+    assert page.words("h1") == "tuesday/deep/run against monday/deep/run"
+    assert "Only monday/deep/run has BN." in page.words()
+    assert [caption.partition(":")[0] for caption in page.text["figcaption"][-2:]] == [
+        "tuesday/deep/run",
+        "monday/deep/run",
+    ]
+    assert [run.name for run in tell_runs_apart([runs[0], runs[0]])] == ["run (1)", "run (2)"]
+    assert [run.name for run in tell_runs_apart([replace(run, folder=None) for run in runs])] == ["run (1)", "run (2)"]
+
+
+def test_means_are_over_the_seeds_that_all_have(made: Made) -> None:
+    shifts = {"fog": 60.0, "snow": 50.0, "frost": 40.0}
+    results = [
+        made(label, f"pure:{shift}", value + 10 * seed + bonus, seed=seed, batch_accuracies=(value, value))
+        for label, bonus in (("source", 0.0), ("mita", 5.0))
+        for shift, value in shifts.items()
+        for seed in range(3)
+        if label == "source" or seed == 0 or (seed, shift) == (1, "fog")  # mita is not finished
+    ]
+    (table,) = accuracy_tables(results)
+    rows = {label: [None if cell is None else cell.value for cell in cells] for label, cells in table.rows}
+    assert rows["source"][:4] == [65.0, 50.0, 40.0, 50.0]  # fog, snow, frost; their mean over the one whole seed
+    assert rows["mita"][:4] == [70.0, 55.0, 45.0, 55.0]
+    assert table.notes[1:] == ("mean ± standard deviation over 1 or 2 seeds", UNEQUAL)
+    page = Page(render(Comparison("x", "", {}, tuple(results))))
+    assert f"{UNEQUAL[0].upper()}{UNEQUAL[1:]}." in page.words()
+    dots = page.data()[0]["charts"][0]["views"][0]["rows"]
+    assert [row["values"] for row in dots] == [
+        {"source": 65.0, "mita": 70.0},
+        {"source": 50.0, "mita": 55.0},
+        {"source": 40.0, "mita": 45.0},
+    ]
+    (whole,) = accuracy_tables([result for result in results if result.label == "source"])
+    assert UNEQUAL not in whole.notes
+
+
+@pytest.mark.parametrize(
+    ("stream", "accuracies", "caption", "heads"),
+    [
+        ("pure:fog", (70.0,), "Pure", ["method", "fog"]),
+        (PAIR, (1.0, 2.0, 2.0), "Outlier: 0.5% glass blur in fog", ["method", "glass blur", "fog", "all"]),
+    ],
+)
+def test_a_single_stream_is_named_once(
+    made: Made, stream: str, accuracies: tuple[float, ...], caption: str, heads: list[str]
+) -> None:
+    (table,) = accuracy_tables([made("bn", stream, *accuracies)])
+    page = Page(to_html(table))
+    assert (page.words("caption"), page.text["span"]) == (caption, heads)
+    assert len(page.all("tr")) == 2
+
+
+def test_a_stream_of_one_column_is_named_once_among_others() -> None:
+    columns = (Column("pure:fog#3", "fog", None), Column(PAIR, "fog", None), Column(PAIR, "all", None))
+    page = Page(to_html(Table("x", columns, (("bn", (Cell(1.0), Cell(2.0), Cell(3.0))),))))
+    assert page.words("thead") == "pure outlier: 0.5% glass blur in fog method fog, severity 3 fog all"
+    own = Page(to_html(Table("x", (Column("Tuesday", "fog", None), *columns[1:]), (("bn", (None,) * 3),))))
+    assert own.words("thead") == "Tuesday outlier: 0.5% glass blur in fog method fog fog all"
 
 
 def test_wide_tables_are_cut_for_print(made: Made) -> None:
@@ -324,7 +418,7 @@ def test_pictures_go_into_the_page(comparison: Comparison, tmp_path: Path) -> No
     (tmp_path / "figures").mkdir()
     Image.new("RGB", (6, 4), "red").save(tmp_path / "figures" / "moves.png")
     (tmp_path / "figures" / "samples.png").write_bytes(b"0" * (LARGEST + 1))
-    shown, left_out = pictures_of(tmp_path)
+    shown, left_out = pictures_of(StoredRun("x", tmp_path, (comparison,)))
     assert [(picture.name, picture.width, picture.height) for picture in shown] == [("moves", 6, 4)]
     assert left_out == ["The picture samples.png is larger than 3 MB and was left out."]
     page = Page(render(StoredRun("x", tmp_path, (comparison,))))
@@ -333,6 +427,63 @@ def test_pictures_go_into_the_page(comparison: Comparison, tmp_path: Path) -> No
     content = base64.b64decode(source.removeprefix("data:image/png;base64,"))
     assert content == (tmp_path / "figures" / "moves.png").read_bytes()
     assert "samples.png is larger" in page.words()
+
+
+def test_every_comparison_has_its_picture(record: Line, made: Made, tmp_path: Path) -> None:
+    lines = [record(made("tent", "pure:fog", 60.0)), record(made("tent", "pure:fog", 61.0))]
+    lines[1] = replace(lines[1], cell=replace(lines[1].cell, data="cifar100"))
+    (tmp_path / "results.jsonl").write_bytes(b"".join(line.to_line() for line in lines))
+    (tmp_path / "figures").mkdir()
+    for name in ("motivation_1", "motivation_2", "motivation_3", "moves"):  # the third is of an earlier time
+        Image.new("RGB", (6, 4), "red").save(tmp_path / "figures" / f"{name}.png")
+    for run in (read_run(tmp_path), stored_run("a part", lines[1:], folder=tmp_path)):
+        shown, _ = pictures_of(run)
+        assert [picture.name for picture in shown] == ["motivation_1", "motivation_2", "moves"]
+        assert [picture.caption.partition(",")[0] for picture in shown[:2]] == [
+            "wrn16_2.cifar10 on cifar10",
+            "wrn16_2.cifar10 on cifar100",
+        ]
+
+
+def test_every_command_is_shown_the_newest_last(record: Line, made: Made) -> None:
+    lines = [
+        replace(
+            record(made("tent", "pure:fog", 60.0, seed=number)),
+            command=f"midway run {'again' if number in (0, 9) else number}",
+            finished=f"2024-01-01T00:00:0{number}",
+        )
+        for number in range(10)
+    ]
+    run = stored_run("x", lines[::-1])
+    assert run.commands == (*(f"midway run {number}" for number in range(1, 9)), "midway run again")
+    page = Page(render(run))
+    assert page.text["code"] == list(run.commands[-6:])
+    assert "several commands, the newest last; 3 earlier ones are left out here, the store has them." in page.words()
+    resumed = stored_run("x", lines[:1], command="midway run plan.toml")
+    assert resumed.commands == ("midway run again", "midway run plan.toml")
+    assert "several commands" not in Page(render(stored_run("x", lines[:1]))).words()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "--methods", "source,bn", "--scenarios", "pure:fog", "--batch-sizes", "4", "--device", "cpu"],
+        ["paper", "pure", "--methods", "bn", "--shifts", "fog", "--batch-size", "4", "--device", "cpu"],
+    ],
+)
+def test_what_an_interrupted_command_has_stored_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    def interrupted(cell: Any, *arguments: Any, **settings: Any) -> Outcome:
+        if cell.method == "bn":
+            raise KeyboardInterrupt
+        return work(cell, *arguments, **settings)
+
+    monkeypatch.setattr("midway.bench.engines.local.work", interrupted)
+    answer = CliRunner().invoke(app, [*command, "--images", "8", "--jobs", "1", "--out", str(tmp_path)])
+    assert answer.exit_code == 130, answer.output
+    assert f"Report: {tmp_path / 'report.html'}" in answer.output.replace("\n", "")
+    assert "Source has the highest mean accuracy" in Page((tmp_path / "report.html").read_text()).words()
 
 
 def test_not_a_number_does_not_break_the_page(made: Made) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from midway import methods
 from midway.bench.cell import as_tuple
+from midway.methods.presets import with_preset
 from midway.methods.registry import FOR_EVERY_METHOD
 from midway.suggest import unknown
 from midway.testing import tiny_network
@@ -35,14 +36,16 @@ class Entry:
         Raises:
             SettingError: The method or a setting is unknown, or the method refuses a value.
         """
-        settings = {key: as_tuple(value) for key, value in settings.items()}
-        for setting in FOR_EVERY_METHOD:
-            if settings.get(setting, "") is None:  # as if nothing were said
-                del settings[setting]
+        written = ", ".join(f"{key}={as_tuple(value)!r}" for key, value in settings.items() if _says(key, value))
         try:
-            known = {*methods.hyperparameters(name), *FOR_EVERY_METHOD}
+            known = {*methods.hyperparameters(name), *FOR_EVERY_METHOD, "preset"}
         except ValueError as error:
             raise SettingError(str(error), "name") from error
+        try:
+            settings = with_preset(name, settings)
+        except ValueError as error:
+            raise SettingError(f"{name}: {error}", "preset") from error
+        settings = {key: as_tuple(value) for key, value in settings.items() if _says(key, value)}
         for setting in settings:
             if setting not in known:
                 raise SettingError(unknown(f"hyper-parameter of {name}", setting, known), setting)
@@ -53,7 +56,6 @@ class Entry:
         except (TypeError, ValueError) as error:
             guilty = next((setting for setting in settings if setting in str(error)), "name")
             raise SettingError(f"{name}: {error}", guilty) from error
-        written = ", ".join(f"{key}={value!r}" for key, value in settings.items())
         return cls(name, settings, label or (f"{name}({written})" if written else name))
 
     def complete_settings(self, seed: int) -> dict[str, Any]:
@@ -62,6 +64,11 @@ class Entry:
         if "seed" in defaults:
             defaults["seed"] = seed
         return {key: as_tuple(value) for key, value in (defaults | self.settings).items()}
+
+
+def _says(setting: str, value: Any) -> bool:
+    """Whether a setting is more than the None of those that every method takes."""
+    return value is not None or setting not in (*FOR_EVERY_METHOD, "preset")
 
 
 class SettingError(ValueError):

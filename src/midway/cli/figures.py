@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from torch import nn
 
 import midway
+from midway.bench import Comparison, Record, gather
 from midway.bench.networks import load_network
-from midway.report.stored_run import StoredRun, read_run
+from midway.methods.registry import WRAP
+from midway.report.labels import tell_apart
+from midway.report.stored_run import read_run
 from midway.suggest import unknown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def figures(
-    run: Annotated[Path, typer.Argument(help="Folder of a run or of a demo.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, drawn together, or of a demo.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the figures (default: figures in that of the run).")
+        Path | None, typer.Option(help="Folder for the figures (default: figures in that of the first run).")
     ] = None,
     only: Annotated[str, typer.Option(help="Names of the wanted ones, with commas (default: all there can be).")] = "",
     pictures: Annotated[
@@ -28,57 +36,83 @@ def figures(
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images a batch, for pictures.")] = 200,
     image: Annotated[int, typer.Option(min=0, help="Number of the image whose moves are shown.")] = 0,
     langevin_steps: Annotated[int, typer.Option(min=1, help="Length of the chains that are shown.")] = 200,
+    baseline: Annotated[str, typer.Option(help="Label of the method whose mistakes are corrected.")] = "tent",
+    method: Annotated[str, typer.Option(help="Label of the method that corrects them.")] = "mita",
     seed: Annotated[int, typer.Option(help="Seed of the pictures.")] = 0,
 ) -> None:
-    """Draw the figures of a stored run as SVG, PDF and PNG."""
+    """Draw the figures of stored runs as SVG, PDF and PNG."""
     from midway.report.figures import FIGURES, save, stored_figures
     from midway.report.figures.corrections import draw_corrections, stored_corrections
-    from midway.report.figures.pictures import PICTURES, Setting, picture_figures
+    from midway.report.figures.pictures import PICTURES, Setting, entry_of, picture_figures
 
     console = Console()
-    stored = read_run(run)
-    folder = out or (stored.folder or Path()) / "figures"
+    stored = [read_run(run) for run in runs]
+    folder = out or (stored[0].folder or Path()) / "figures"
     wanted = [name.strip() for name in only.split(",") if name.strip()]
     for name in wanted:
         if name not in (*FIGURES, *PICTURES):
             raise ValueError(unknown("figure", name, (*FIGURES, *PICTURES)))
+    records = [record for each in stored for record in each.records]
+    comparisons = gather(records) + [one for each in stored if not each.records for one in each.comparisons]
+    drawn: set[str] = set()
 
-    def keep(name: str, figure: object) -> None:
-        save(figure, folder / name)  # type: ignore[arg-type]
-        console.print(f"{folder / name}.svg, .pdf and .png", highlight=False, soft_wrap=True)
+    def keep(name: str, figure: Figure, suffix: str = "") -> None:
+        drawn.add(name)
+        save(figure, folder / (name + suffix))
+        console.print(f"{folder / (name + suffix)}.svg, .pdf and .png", highlight=False, soft_wrap=True)
 
-    for number, comparison in enumerate(stored.comparisons, start=1):
-        suffix = f"_{number}" if len(stored.comparisons) > 1 else ""
+    for number, comparison in enumerate(comparisons, start=1):
+        suffix = f"_{number}" if len(comparisons) > 1 else ""
+        comparison = replace(comparison, results=tell_apart(comparison.results))
         for name, figure in stored_figures(comparison, only=wanted).items():
-            keep(name + suffix, figure)
-    kept = None
-    if (not wanted or "corrections" in wanted) and stored.folder is not None:
-        kept = stored_corrections(stored.folder, stored.records)
-        if kept is not None and kept.cases:
-            keep("corrections", draw_corrections(kept))
-    computed = [name for name in wanted or PICTURES if name in PICTURES and not (name == "corrections" and kept)]
+            keep(name, figure, suffix)
+    if not wanted or "corrections" in wanted:
+        kept = [
+            stored_corrections(each.folder, each.records, baseline=baseline, method=method)
+            for each in stored
+            if each.folder is not None
+        ]
+        if found := [each for each in kept if each is not None and each.cases]:
+            keep("corrections", draw_corrections(max(found, key=lambda each: each.corrected)))
+    computed = [name for name in wanted or PICTURES if name in PICTURES and name not in drawn]
     if pictures and computed:
-        network, data = _of(stored)
+        network, data = _of(records, comparisons)
+        own = entry_of(records, "mita").settings
         setting = Setting(
             network,
             data.first(images),
             batch_size=batch_size,
             image=image,
+            mita={key: value for key, value in own.items() if key != WRAP},  # pictures look inside
+            baseline=entry_of(records, baseline),
+            method=entry_of(records, method),
             langevin_steps=langevin_steps,
             seed=seed,
         )
         for name, figure in picture_figures(setting, only=computed):
             keep(name, figure)
-    elif set(wanted) & set(computed):
-        console.print(f"{', '.join(computed)}: computed from the network and images, ask for it with --pictures.")
+
+    def lacks(name: str) -> str:
+        if name in FIGURES:
+            return f"{name} needs {FIGURES[name].needs}. A run that has them: midway run {FIGURES[name].run}"
+        if pictures:
+            return f"{name}: no outlier that {baseline} has wrong and {method} right; more --images have more outliers."
+        return f"{name}: computed from the network and images, ask for it with --pictures."
+
+    if pictures and not wanted and "corrections" not in drawn:
+        console.print(lacks("corrections"), highlight=False, soft_wrap=True)
+    if missing := [lacks(name) for name in wanted if name not in drawn]:
+        raise ValueError("\n".join(missing))
 
 
-def _of(stored: StoredRun) -> tuple[nn.Module, midway.data.ImageSet]:
-    """Load the network and the clean images of a run."""
-    if not stored.records:
-        settings = stored.comparisons[0].settings
+def _of(records: Sequence[Record], comparisons: Sequence[Comparison]) -> tuple[nn.Module, midway.data.ImageSet]:
+    """Load the network and the clean images of a run: of its MITA if it has one."""
+    from midway.report.figures.pictures import cell_of
+
+    if not records:
+        settings = comparisons[0].settings
         return midway.models.load(settings["network"]).eval(), midway.data.load(settings["data"])
-    cell = stored.records[0].cell
+    cell = cell_of(records, "mita") or records[0].cell
     if cell.data.endswith("-c"):
         raise ValueError(f"pictures need clean images to corrupt, and {cell.data} has none: use a run on another set.")
     data = midway.data.load(cell.data, cell.root, size=cell.size)

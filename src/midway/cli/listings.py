@@ -51,17 +51,25 @@ def show_method(name: Annotated[str, typer.Argument(help="A name that `midway me
     facts = ("paradigm", "uses other images", "aligns each image", "moves", "answer", "passes a batch", "needs")
     console.print(_table(("", ""), [(fact, row[fact]) for fact in facts], header=False))
     texts = describe.arguments_of(method)
+    tuned = describe.tuned_of(name)
     settings = [
-        (key, default.replace("), ", ")\n"), str(method.search_space.get(key, "-")), texts.get(key, ""))
+        (
+            key,
+            default.replace("), ", ")\n"),
+            tuned.get(key, "-"),
+            str(method.search_space.get(key, "-")),
+            texts.get(key, ""),
+        )
         for key, default in describe.defaults_of(name).items()
     ]
     if settings:
-        columns = ("hyper-parameter", "default", "searched", "what it is, and where the default is from")
+        columns = ("hyper-parameter", "default", "tuned", "searched", "what it is, and where the default is from")
         console.print(_table(columns, settings))
     console.print(
         'Every method but memo and dua also takes statistics="kindred": each image is normalised by the images of its '
         "batch like it; every method takes "
-        'wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses).',
+        'wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses), and '
+        'preset="tuned": what a search found on CIFAR-10 (docs/tuning.md).',
         highlight=False,
     )
 

@@ -22,6 +22,7 @@ from midway.bench.estimate import Estimate, Price
 from midway.bench.networks import load_network
 from midway.bench.suites import Suite, suite
 from midway.cli.progress import ProgressLine, RunProgress
+from midway.cli.report import report_records
 from midway.report import to_rich
 from midway.report.exports import FORMATS, export
 from midway.report.paper_tables import comparison_table, complexity_table, measured, standing
@@ -105,6 +106,7 @@ def paper_table(
         records = [record for cell in cells if (record := store.labelled(cell)) is not None]
     made = _table(chosen, records, data=data, network=network, budget=budget, fitted=fitted)
     _show(console, made, folder)
+    report_records(console, folder, records, command=_command())
     numbers = [number for record in records if record.result is not None for number in measured(record.result)]
     for part, comparison in standing(numbers).items():
         console.print(f"mita on {part}: {comparison}", highlight=False)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from midway.bench import Record
 from midway.report import read_run, write_report
+from midway.report.stored_run import stored_run
 
 
 def report(
@@ -23,3 +26,11 @@ def report(
     path = out or (newest.folder or Path()) / name
     write_report(newest, path, against=None if other is None else first)
     Console().print(f"Report: {path}", highlight=False, soft_wrap=True, markup=False)
+
+
+def report_records(console: Console, folder: Path, records: Sequence[Record], *, command: str) -> None:
+    """Write the page of what a command has stored, finished or not, and say where it is; none of nothing."""
+    if records:
+        run = stored_run(folder.resolve().name, list(records), folder=folder, command=command)
+        page = write_report(run, folder / "report.html")
+        console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from midway.bench import Cell, Engine, Grid, LocalEngine, PlanError, Store, gather, read_records
+from midway.bench import Cell, Engine, Grid, LocalEngine, PlanError, Record, Store, gather, read_records
 from midway.bench import run as run_cells
 from midway.bench.engines.ray import RayEngine
 from midway.bench.estimate import Estimate
@@ -27,10 +28,10 @@ from midway.bench.plan_file import pointed_at, read_plan
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
 from midway.cli.progress import RunProgress, in_words
-from midway.report import accuracy_table, to_rich, write_report
+from midway.cli.report import report_records
+from midway.report import accuracy_table, to_rich
 from midway.report import tables as report
 from midway.report.side_by_side import fit_width
-from midway.report.stored_run import stored_run
 
 
 class EngineName(StrEnum):
@@ -171,23 +172,26 @@ def _run(cells: Sequence[Cell], folder: Path, engine: Engine, jobs: int, *, keep
             console.print(
                 f"Stopped: {done} of {len(cells)} cells are in {folder}. The same command goes on from there."
             )
+            with suppress(KeyboardInterrupt):  # who presses it again waits for no report
+                report_records(console, folder, _stored(store, cells), command=command)
             raise typer.Exit(130) from None
-        records = [record for cell in cells if (record := store.labelled(cell)) is not None]
+        records = _stored(store, cells)
     for comparison in gather(records, command=command):
         if comparison.results:
             _print_table(console, accuracy_table(comparison))
     again = f", {tally.before} before" if tally.before else ""
     console.print(f"{tally.finished} cells finished now{again}. Results: {store.path}", highlight=False, soft_wrap=True)
-    page = write_report(
-        stored_run(folder.resolve().name, records, folder=folder, command=command), folder / "report.html"
-    )
-    console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
+    report_records(console, folder, records, command=command)
     if tally.failed:
         for record in records:
             if record.failure is not None:
                 console.print(f"[red]failed:[/red] {escape(f'{record.cell}: {record.failure.error}')}", soft_wrap=True)
         console.print(f"{tally.failed} cells failed; their tracebacks are in the results. Run again to retry them.")
         raise typer.Exit(1)
+
+
+def _stored(store: Store, cells: Sequence[Cell]) -> list[Record]:
+    return [record for cell in cells if (record := store.labelled(cell)) is not None]
 
 
 def _print_table(console: Console, table: report.Table) -> None:

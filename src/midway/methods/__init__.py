@@ -11,6 +11,7 @@ from midway.methods.lame import LAME
 from midway.methods.memo import MEMO
 from midway.methods.mita import MITA
 from midway.methods.pl import PL
+from midway.methods.presets import preset
 from midway.methods.registry import adapt, find, hyperparameters, names, register
 from midway.methods.sar import SAR
 from midway.methods.shot import SHOT
@@ -45,5 +46,6 @@ __all__ = [
     "hyperparameters",
     "kindred",
     "names",
+    "preset",
     "register",
 ]

@@ -38,6 +38,8 @@ def check_settings(method: type, settings: Mapping[str, Any]) -> None:
                 f'statistics is for midway.adapt(model, "...", statistics="kindred"); '
                 f"here, give it a model with them: {method.__name__}(midway.kindred(model))."
             )
+        if name == "preset" and name not in known:
+            raise TypeError(f'preset is for midway.adapt(model, "...", preset={value!r}).')
         if name not in known:
             raise TypeError(unknown(f"hyper-parameter of {method.__name__}", name, list(known)[2:]))
         annotation = known[name].annotation

@@ -6,6 +6,7 @@ import inspect
 import re
 
 from midway.methods.base import Method
+from midway.methods.presets import preset
 from midway.methods.problem import CIFAR_SIZE, IMAGENET_SIZE
 from midway.methods.registry import find, hyperparameters, names
 
@@ -87,6 +88,21 @@ def defaults_of(name: str) -> dict[str, str]:
     small, large = (find(name).defaults_for(size) for size in (CIFAR_SIZE, IMAGENET_SIZE))
     defaults = {key: repr(value) for key, value in hyperparameters(name).items()}
     return defaults | {key: f"{small[key]!r} (CIFAR-size), {large[key]!r} (ImageNet-size)" for key in small}
+
+
+def tuned_of(name: str) -> dict[str, str]:
+    """Return what a search found for a method (``preset="tuned"``), short enough to read; nothing if there was none.
+
+    Example:
+        >>> from midway.methods.describe import tuned_of
+        >>> tuned_of("memo")
+        {}
+    """
+    try:
+        found = preset(name, "tuned")
+    except ValueError:
+        return {}
+    return {key: f"{value:.2g}" if isinstance(value, float) else repr(value) for key, value in found.items()}
 
 
 def _docstring(method: type[Method]) -> str:

@@ -11,6 +11,7 @@ from midway.methods.base import Method
 from midway.methods.episodic import Episodic
 from midway.methods.guarded import Guarded
 from midway.methods.kinship import kindred
+from midway.methods.presets import with_preset
 from midway.methods.wrappers import Wrapper
 from midway.suggest import unknown
 
@@ -19,7 +20,7 @@ M = TypeVar("M", bound=type[Method])
 
 STATISTICS, WRAP = FOR_EVERY_METHOD = ("statistics", "wrap")
 """What every method can be given besides its own hyper-parameters: whose statistics BatchNorm layers use, and what is
-wrapped round it."""
+wrapped round it. ``preset`` is no third: it stands for settings."""
 
 WRAPPERS: dict[str, type[Wrapper]] = {"episodic": Episodic, "guarded": Guarded}
 
@@ -90,10 +91,11 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         **settings: Hyper-parameters of the method; the rest keep their defaults. Every method also takes
             ``statistics="kindred"``: BatchNorm layers then normalise each image by its kin (see ``midway.kindred``; not
             for MEMO and DUA); and ``wrap="episodic"`` or ``wrap="guarded"`` (see ``midway.Episodic``,
-            ``midway.Guarded``).
+            ``midway.Guarded``); and ``preset="tuned"``: what a search found, in place of the defaults (see
+            ``midway.methods.preset``).
 
     Raises:
-        ValueError: The method is unknown, or the statistics are.
+        ValueError: The method is unknown, or the statistics or the preset are.
         TypeError: A hyper-parameter is unknown. Both messages list the valid names and the nearest match.
 
     Example:
@@ -101,7 +103,8 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
         Tent(CifarResNet, optimizer=None, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before')
     """
-    known = {*hyperparameters(method), *FOR_EVERY_METHOD}
+    known = {*hyperparameters(method), *FOR_EVERY_METHOD, "preset"}
+    settings = with_preset(method, settings)
     for setting in settings:
         if setting not in known:
             raise TypeError(unknown(f"hyper-parameter of {method}", setting, known))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from midway.bench import Comparison, Record, gather, read_records
@@ -26,6 +27,20 @@ class StoredRun:
     folder: Path | None
     comparisons: tuple[Comparison, ...]
     records: tuple[Record, ...] = ()
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Every distinct command that results are of, the newest last.
+
+        Example:
+            >>> from midway.bench import Comparison
+            >>> from midway.report.stored_run import StoredRun
+            >>> StoredRun("demo", None, (Comparison("Nothing", "midway demo", {}, ()),)).commands
+            ('midway demo',)
+        """
+        used = [record.command for record in sorted(self.records, key=lambda record: record.finished)]
+        used += [comparison.command for comparison in self.comparisons if comparison.command not in used]
+        return tuple(command for command in reversed(dict.fromkeys(reversed(used))) if command)
 
 
 def read_run(path: Path) -> StoredRun:
@@ -69,3 +84,23 @@ def stored_run(
     """
     last = {record.cell.key: record for record in records}
     return StoredRun(name, folder, tuple(gather(records, command=command)), tuple(last.values()))
+
+
+def tell_runs_apart(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Name runs of the same name by as much of their paths as tells them apart, or by their order.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from midway.report.stored_run import StoredRun, tell_runs_apart
+        >>> runs = [StoredRun("run", Path(place, "run"), ()) for place in ("/tmp/monday", "/tmp/tuesday")]
+        >>> [run.name for run in tell_runs_apart(runs)]
+        ['monday/run', 'tuesday/run']
+    """
+    if len({run.name for run in runs}) == len(runs):
+        return list(runs)
+    paths = [run.folder.resolve().parts for run in runs if run.folder is not None]
+    for length in range(2, max(map(len, paths), default=0) + 1):
+        names = [str(Path(*parts[-length:])) for parts in paths]
+        if len(set(names)) == len(runs):
+            return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+    return [replace(run, name=f"{run.name} ({number})") for number, run in enumerate(runs, start=1)]

@@ -150,18 +150,16 @@ def stored_corrections(
 
 @styled
 def draw_corrections(found: Corrections, *, across: int = 6) -> Figure:
-    """Draw the cases: the image, its class, and both answers with their confidence, the right one in colour."""
+    """Draw the cases, at least one: the image, its class, both answers and how sure they are, the right in colour."""
     baseline, method = title(*found.baseline), title(*found.method)
     colour = looks(dict((found.baseline, found.method)))[found.method[0]].colour
     tile = PAGE / across
-    across = max(4, min(across, len(found.cases)))
-    down = max(1, -(-len(found.cases) // across))
+    across = max(4, min(across, len(found.cases)))  # room for the heading
+    down = -(-len(found.cases) // across)
     figure = new_figure(tile * across, down * (tile + 0.5) + 0.35, padding=(0.03, 0.03))
-    grid = figure.subplots(down, across, squeeze=False)
-    for axes in grid.flat:
-        axes.set_axis_off()
-    for axes, case in zip(grid.flat, found.cases, strict=False):
-        axes.set_axis_on()
+    grid = figure.add_gridspec(down, across)
+    for number, case in enumerate(found.cases):
+        axes = figure.add_subplot(grid[number // across, number % across])
         draw_tile(axes, case.picture)
         axes.set_title(case.truth, weight="bold", pad=3)
         said = ((case.wrong, case.wrong_confidence, FAINT, -4), (case.truth, case.right_confidence, colour, -14))

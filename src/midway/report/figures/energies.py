@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,8 +18,13 @@ from midway.sampling.images import sample_images
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KINDS = {"clean": "#117733", "corrupted": "#0059a0", "sampled": "#6e6e6e", "adapted": "#d55e00"}
-"""Kind of images -> its colour."""
+KINDS: dict[str, tuple[str, Any]] = {
+    "clean": ("#000000", "-"),
+    "corrupted": ("#707070", (0, (4, 1.5))),
+    "sampled": ("#a0a0a0", (0, (1.2, 1))),
+    "adapted": ("#383838", (0, (6, 1.5, 1.5, 1.5))),
+}
+"""Kind of images -> its grey and its line: colours are for methods."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ def image_energies(
 
 @styled
 def draw_energies(panels: Sequence[Energies], *, bins: int | None = None) -> Figure:
-    """Draw histograms with the same bins everywhere, a panel a network; lines mark the means."""
+    """Draw histograms with the same bins everywhere, a panel a network; thin lines mark the means."""
     figure = new_figure(PAGE, 2.4)
     count = max(len(values) for panel in panels for values in panel.values.values())
     bins = bins or max(10, min(40, count // 5))
@@ -79,15 +85,16 @@ def draw_energies(panels: Sequence[Energies], *, bins: int | None = None) -> Fig
         first = first or axes
         for kind, values in panel.values.items():
             shares = [100 / len(values)] * len(values)
-            colour = KINDS[kind]
-            axes.hist(values, edges, weights=shares, histtype="stepfilled", alpha=0.16, color=colour)
-            axes.hist(values, edges, weights=shares, histtype="step", linewidth=1.2, color=colour, label=kind)
-            axes.axvline(sum(values) / len(values), color=KINDS[kind], linewidth=0.8, dashes=(3, 2))
+            colour, line = KINDS[kind]
+            axes.hist(
+                values, edges, weights=shares, histtype="step", linewidth=1.1, color=colour, linestyle=line, label=kind
+            )
+            axes.axvline(fmean(values), color=colour, linestyle=line, linewidth=0.6)
         axes.set_title(panel.title, loc="left")
         axes.set_xlabel("energy  E(x) = -logsumexp f(x)")
         axes.grid(axis="y")
         if number == 0:
             axes.set_ylabel("images (%)")
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=4, columnspacing=1.4)
+    figure.legend(handles, labels, loc="outside upper right", ncols=4, columnspacing=1.4, handlelength=3)
     return figure

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from midway.bench import Result
 from midway.data.corruptions import ALL_CORRUPTIONS
+from midway.report.common_seeds import common_seeds
 from midway.report.figures.style import INK, PAGE, Look, looks_of, new_figure, styled
 from midway.report.labels import words
 from midway.report.standings import scenario_of
@@ -44,7 +45,7 @@ class HeatMap:
 
 
 def corruption_map(results: Iterable[Result]) -> HeatMap:
-    """Collect the pure streams, means over seeds, corruptions in the benchmark's order.
+    """Collect the pure streams, means over the seeds that all methods share, corruptions in the benchmark's order.
 
     Example:
         >>> from midway.bench import Result
@@ -56,7 +57,7 @@ def corruption_map(results: Iterable[Result]) -> HeatMap:
     """
     values: dict[tuple[str, str], list[float]] = {}
     kept = []
-    for result in results:
+    for result in common_seeds(results):
         scenario = scenario_of(result.stream)
         if scenario is not None and scenario.kind == "pure":
             shift = scenario.shifts[0] + ("" if scenario.severity == 5 else f" {scenario.severity}")

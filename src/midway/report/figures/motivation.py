@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import sub
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from midway.bench import Result
 from midway.report.figures.style import (
@@ -13,13 +14,15 @@ from midway.report.figures.style import (
     INK,
     PAGE,
     Look,
+    bar_style,
     legend_below,
     legend_columns,
     looks_of,
     new_figure,
     styled,
 )
-from midway.report.standings import parts_of, scenario_of
+from midway.report.standings import Place, scenario_of, stand
+from midway.significance import summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,13 +43,16 @@ class Gains:
     Attributes:
         scenarios: The clusters that there are results for.
         methods: The bars, Source left out.
-        gains: Methods x scenarios: one number a stream, mean over seeds, sorted; empty where there is none.
+        gains: Methods x scenarios: one number a stream, mean over seeds, sorted; empty where there is none. The streams
+            and seeds of a scenario are those that all its methods have.
+        spreads: Methods x scenarios: standard deviation over seeds of the mean over streams; None for one seed.
         looks: Of the methods.
     """
 
     scenarios: tuple[str, ...]
     methods: tuple[str, ...]
     gains: tuple[tuple[tuple[float, ...], ...], ...]
+    spreads: tuple[tuple[float | None, ...], ...]
     looks: dict[str, Look]
 
 
@@ -66,16 +72,39 @@ def gains_over_source(results: Iterable[Result]) -> Gains:
     results = list(results)
     sources = {result.label for result in results if result.method == "source"}
     looks = {label: look for label, look in looks_of(results).items() if label not in sources}
-    found: dict[str, dict[str, dict[str, list[float]]]] = {}  # scenario -> label -> stream -> one gain a seed
+    found: dict[str, dict[str, dict[Place, float]]] = {}  # scenario -> label -> stream and seed -> gain
     for scenario, (kind, part) in SCENARIOS.items():
-        here = [result for result in results if _counts(result.stream, kind) and part in parts_of(result)]
-        source = {(r.stream, r.seed): parts_of(r)[part] for r in here if r.label in sources}
-        for result in here:
-            if result.label not in sources and (result.stream, result.seed) in source:
-                gain = parts_of(result)[part] - source[result.stream, result.seed]
-                found.setdefault(scenario, {}).setdefault(result.label, {}).setdefault(result.stream, []).append(gain)
-    gains = tuple(tuple(tuple(sorted(map(fmean, found[s].get(label, {}).values()))) for s in found) for label in looks)
-    return Gains(tuple(found), tuple(looks), gains, looks)
+        standings = stand((result for result in results if _counts(result.stream, kind)), part=part)
+        source = next((each.accuracies for each in standings.methods if each.label in sources), None)
+        rivals = [each for each in standings.methods if each.label not in sources]
+        if source is not None and rivals:
+            found[scenario] = {
+                each.label: dict(zip(standings.places, map(sub, each.accuracies, source), strict=True))
+                for each in rivals
+            }
+    gains = tuple(tuple(_by_stream(found[s].get(label, {})) for s in found) for label in looks)
+    spreads = tuple(tuple(_spread(found[s].get(label, {})) for s in found) for label in looks)
+    return Gains(tuple(found), tuple(looks), gains, spreads, looks)
+
+
+def _by_stream(gains: Mapping[Place, float]) -> tuple[float, ...]:
+    """Return the means over seeds, sorted."""
+    return tuple(sorted(map(fmean, _groups(gains, 0))))
+
+
+def _spread(gains: Mapping[Place, float]) -> float | None:
+    """Return how far the means over streams scatter from seed to seed, of those seeds that all streams have."""
+    streams = len(_groups(gains, 0))
+    means = [fmean(group) for group in _groups(gains, 1) if len(group) == streams]
+    return summarise(means).spread if means else None
+
+
+def _groups(gains: Mapping[Place, float], by: Literal[0, 1]) -> list[list[float]]:
+    """Put gains together that are of one stream (0) or of one seed (1)."""
+    groups: dict[str | int, list[float]] = {}
+    for place, gain in gains.items():
+        groups.setdefault(place[by], []).append(gain)
+    return list(groups.values())
 
 
 def _counts(stream: str, kind: str) -> bool:
@@ -86,24 +115,26 @@ def _counts(stream: str, kind: str) -> bool:
 
 @styled
 def draw_gains(found: Gains) -> Figure:
-    """Draw bars of the mean gains with a dot a stream; zero is Source, and what is below it is hatched."""
-    many = len(found.methods)
-    rows = -(-many // legend_columns(many))
+    """Draw bars of the mean gains, their spread over seeds, and a dot a stream if there are several; zero is Source."""
+    methods = [method for method, row in zip(found.methods, found.gains, strict=True) if any(row)]
+    rows = -(-len(methods) // legend_columns(len(methods)))
     figure = new_figure(PAGE, 2.5 + 0.17 * rows)
     axes = figure.add_subplot()
-    width = 0.86 / many
-    for number, (method, row) in enumerate(zip(found.methods, found.gains, strict=True)):
-        look = found.looks[method]
-        for cluster, gains in enumerate(row):
+    width = 0.86 / len(methods)
+    for number, method in enumerate(methods):
+        row = found.methods.index(method)
+        style = bar_style(found.looks[method])
+        for cluster, (gains, spread) in enumerate(zip(found.gains[row], found.spreads[row], strict=True)):
             if not gains:
                 continue
-            place, mean = cluster + (number - (many - 1) / 2) * width, fmean(gains)
-            hatch = "//////" if mean < 0 else None
-            face = "white" if mean < 0 else look.colour
-            axes.bar(place, mean, width * 0.86, color=face, edgecolor=look.colour, hatch=hatch, linewidth=0.8)
+            place, mean = cluster + (number - (len(methods) - 1) / 2) * width, fmean(gains)
+            axes.bar(place, mean, width * 0.88, **style)
+            style["label"] = ""
+            aside = 0.2 * width if spread is not None and len(gains) > 1 else 0
+            if spread is not None:
+                axes.errorbar(place + aside, mean, spread, color=INK, linewidth=0.8, capsize=2, capthick=0.8)
             if len(gains) > 1:
-                axes.plot([place] * len(gains), gains, ".", color=INK, markersize=2, alpha=0.55, zorder=4)
-        axes.bar(0, 0, 0, color=look.colour, label=look.title)
+                axes.scatter([place - aside] * len(gains), gains, 7, INK, linewidths=0.4, edgecolors="white", zorder=4)
     for cluster in range(1, len(found.scenarios)):
         axes.axvline(cluster - 0.5, color="#d0d0d0", linewidth=0.5)
     axes.axhline(0, color=INK, linewidth=0.9)

@@ -10,7 +10,7 @@ from torch import nn
 
 from midway.data.corruptions import CORRUPTIONS
 from midway.data.image_set import ImageSet
-from midway.methods.mita import MITA
+from midway.methods import MITA, adapt
 from midway.report.figures.style import INK, PAGE, new_figure, styled
 from midway.report.figures.tiles import Picture, difference, draw_tile, to_picture
 from midway.report.labels import words
@@ -60,7 +60,7 @@ def moved_images(
         severities: Of each corruption.
         batch_size: Images a batch.
         seed: Of corruptions and of MITA.
-        **settings: Hyper-parameters of MITA.
+        **settings: Of MITA, as ``midway.adapt`` takes them.
 
     Example:
         >>> import midway
@@ -73,7 +73,8 @@ def moved_images(
     if not 0 <= image < len(data):
         raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")
     until = data.first((image // batch_size + 1) * batch_size)
-    method = MITA(model, seed=seed, **settings)
+    method = adapt(model, "mita", seed=seed, **settings)
+    assert isinstance(method, MITA)
     moves = []
     for shift in shifts:
         for severity in severities:

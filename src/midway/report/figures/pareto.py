@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from midway.bench import Result
-from midway.report.figures.style import COLUMN, FAINT, Look, line_style, looks_of, new_figure, styled
+from midway.report.figures.style import COLUMN, FAINT, Look, line_style, looks_of, new_figure, styled, tick_by_decades
 from midway.report.standings import CostKind, pareto_front, stand
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def draw_accuracy_and_cost(found: AccuracyAndCost) -> Figure:
         style = line_style(found.looks[point.label]) | {"linestyle": "none"}
         axes.plot([point.cost], [point.accuracy], zorder=3, **style)
     axes.set_xscale("log")
-    _tick_by_decades(axes, [point.cost for point in found.points])
+    tick_by_decades(axes, (point.cost for point in found.points))
     axes.set_xlabel(UNITS[found.kind])
     axes.set_ylabel(f"accuracy (%), mean of {found.streams}" if found.streams > 1 else "accuracy (%)")
     axes.margins(x=0.14, y=0.1)
@@ -91,15 +91,6 @@ def draw_accuracy_and_cost(found: AccuracyAndCost) -> Figure:
     figure.draw_without_rendering()  # so that the places of labels are known
     _name_points(axes, found)
     return figure
-
-
-def _tick_by_decades(axes: Axes, costs: list[float]) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    wide = max(costs, default=1) / min(costs, default=1) > 30
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _name_points(axes: Axes, found: AccuracyAndCost) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from midway.bench import Comparison, Result
@@ -12,7 +13,7 @@ from midway.report.figures.motivation import draw_gains, gains_over_source
 from midway.report.figures.over_time import accuracy_over_time, draw_over_time
 from midway.report.figures.pareto import accuracy_and_cost, draw_accuracy_and_cost
 from midway.report.figures.style import looks_of
-from midway.report.figures.sweep import draw_sweeps, ratio_sweeps
+from midway.report.figures.sweep import FEWEST_RATIOS, draw_sweeps, ratio_sweeps
 from midway.report.standings import CostKind
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def stored_figures(comparison: Comparison, *, only: Sequence[str] = ()) -> dict[
         >>> list(stored_figures(Comparison("Fog", "midway run", {}, (result,))))
         ['scenarios', 'over_time']
     """
-    drawn = {name: draw(comparison) for name, draw in FIGURES.items() if not only or name in only}
+    drawn = {name: each.draw(comparison) for name, each in FIGURES.items() if not only or name in only}
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
@@ -92,13 +93,37 @@ def one_of_each_kind(results: Sequence[Result], *, at_most: int = 6) -> list[Res
     return [result for stream in chosen for result in results if result.stream == stream]
 
 
-FIGURES: dict[str, Callable[[Comparison], Figure | None]] = {
-    "scenarios": _scenarios,
-    "motivation": _motivation,
-    "outlier_ratio": _sweep,
-    "over_time": _over_time,
-    "corruptions": _corruptions,
-    "cost_seconds": _cost("seconds"),
-    "cost_gflops": _cost("gflops"),
+@dataclass(frozen=True)
+class Stored:
+    """A figure of stored results.
+
+    Attributes:
+        draw: Returns None where the results are not enough.
+        needs: What is enough.
+        run: Options of `midway run` that give it.
+    """
+
+    draw: Callable[[Comparison], Figure | None]
+    needs: str
+    run: str
+
+
+_PAIR = "glass_blur/gaussian_noise"
+FIGURES = {
+    "scenarios": Stored(_scenarios, f"1 to {FEW_BARS} bars, methods times streams", "--scenarios pure:fog"),
+    "motivation": Stored(
+        _motivation,
+        "Source and another method on the same streams: pure, outlier, or half-and-half mixtures",
+        f"--methods source,tent,mita --scenarios outlier:{_PAIR}@0.005,mixture:{_PAIR}@0.5",
+    ),
+    "outlier_ratio": Stored(
+        _sweep,
+        f"a pair of distributions at {FEWEST_RATIOS} ratios or more",
+        "--scenarios " + ",".join(f"mixture:{_PAIR}@{ratio}" for ratio in (0.005, 0.1, 0.5)),
+    ),
+    "over_time": Stored(_over_time, "a stream of several batches", "--scenarios pure:fog --batch-sizes 200"),
+    "corruptions": Stored(_corruptions, "two pure streams or more", "--scenarios pure:fog,pure:snow"),
+    "cost_seconds": Stored(_cost("seconds"), "two methods on the same stream", "--methods bn,tent"),
+    "cost_gflops": Stored(_cost("gflops"), "two methods on the same stream, with their cost", "--methods bn,tent"),
 }
-"""Name -> how the figure is drawn; None where the results are not enough."""
+"""Name -> how the figure is drawn, and what it takes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ RC: dict[str, Any] = {
     "ytick.labelsize": 7,
     "grid.color": "#d0d0d0",
     "grid.linewidth": 0.4,
+    "hatch.linewidth": 0.7,
     "legend.fontsize": 7,
     "legend.frameon": False,
     "lines.linewidth": 1.4,
@@ -61,6 +63,7 @@ class Look:
         colour_on_dark: On a dark page.
         marker: As matplotlib names it: tells methods apart where colours do not.
         dash: Lengths of strokes and gaps; empty for a solid line.
+        hatch: Of its bars, as matplotlib names it; empty for a plain one.
     """
 
     title: str
@@ -68,6 +71,7 @@ class Look:
     colour_on_dark: str
     marker: str
     dash: tuple[float, ...] = ()
+    hatch: str = ""
 
 
 # After Okabe and Ito, and Tol: told apart by colour-blind readers; the few that are near each other differ in marker.
@@ -86,14 +90,23 @@ _COLOURS: dict[str, tuple[str, str, str]] = {
     "dua": ("#cc6677", "#e58f9d", "p"),
     "mita": ("#d55e00", "#ff8f45", "*"),
 }
-_SPARE = (("#000000", "#ffffff", "8"), ("#5f6b2d", "#b5c46e", "H"), ("#00797a", "#58cfd0", "4"))  # for other methods
-_VARIANTS = ("tea_equal_budget", "mita_without_data", "mita_without_model", "mita_same")
-_VARIATIONS = (  # share of white, dash
-    (0.4, (4.0, 1.5)),
-    (0.55, (1.5, 1.2)),
-    (0.25, (5.0, 1.5, 1.5, 1.5)),
-    (0.5, (7.0, 2.0)),
-    (0.3, (1.5, 2.5)),
+_SPARE = (  # for other methods
+    ("#000000", "#ffffff", "8"),
+    ("#5f6b2d", "#b5c46e", "H"),
+    ("#00797a", "#58cfd0", "8"),
+    ("#a6261d", "#f08a80", "H"),
+    ("#7f5fa8", "#c3aee6", "8"),
+)
+_TINTS = (0.2, 0.27, 0.34, 0.41, 0.48)  # shares of white in the colours of variants
+_PATTERNS: tuple[tuple[tuple[float, ...], str], ...] = (  # dash and hatch: a method's own, then those of variants
+    ((), ""),
+    ((4.0, 1.5), "////"),
+    ((1.5, 1.2), "...."),
+    ((5.0, 1.5, 1.5, 1.5), "\\\\\\\\"),
+    ((7.0, 2.0), "----"),
+    ((1.5, 2.5), "xxxx"),
+    ((7.0, 1.5, 1.5, 1.5, 1.5, 1.5), "||||"),
+    ((3.0, 3.0), "++++"),
 )
 
 _BIGGER = {"*": 1.9, "P": 1.15, "X": 1.15, "h": 1.15}
@@ -102,7 +115,8 @@ _BIGGER = {"*": 1.9, "P": 1.15, "X": 1.15, "h": 1.15}
 def looks(labels: Mapping[str, str]) -> dict[str, Look]:
     """Give every entry of a comparison its look, in the order that figures have.
 
-    A method keeps its colour and marker everywhere. Variants of a method have its colour, lighter, and a dashed line.
+    The colour depends on the label alone: a method keeps its own everywhere, its variants have a tint of it. Entries
+    whose colours are alike differ in dash and hatch.
 
     Args:
         labels: What tables call an entry -> the name of its method.
@@ -111,20 +125,25 @@ def looks(labels: Mapping[str, str]) -> dict[str, Look]:
         >>> from midway.report.figures.style import looks
         >>> shown = looks({"mita": "mita", "mita_same": "mita", "source": "source"})
         >>> [(look.title, look.colour) for look in shown.values()]
-        [('Source', '#6e6e6e'), ('MITA', '#d55e00'), ('MITA same', '#e08640')]
+        [('Source', '#6e6e6e'), ('MITA', '#d55e00'), ('MITA same', '#dd7e33')]
     """
     known = [*methods.names(), *sorted(set(labels.values()) - set(methods.names()))]
     ordered = sorted(labels, key=lambda label: (known.index(labels[label]), label != labels[label], label))
-    strangers = [name for name in known if name not in _COLOURS]
+    taken: dict[str, set[int]] = {}  # colour, before it is tinted -> patterns
     made: dict[str, Look] = {}
     for label in ordered:
         name = labels[label]
-        colour, on_dark, marker = _COLOURS.get(name) or _SPARE[strangers.index(name) % len(_SPARE)]
-        if label == name:
-            made[label] = Look(title(label, name), colour, on_dark, marker, (4.0, 2.0) if name == "source" else ())
-        else:
-            white, dash = _VARIATIONS[_variation(label, name, labels) % len(_VARIATIONS)]
-            made[label] = Look(title(label, name), _mixed(colour, white), _mixed(on_dark, white), marker, dash)
+        colour, on_dark, marker = _COLOURS.get(name) or _SPARE[_number(name, len(_SPARE))]
+        used = taken.setdefault(colour, set())
+        white, pattern = 0.0, 0
+        if label != name:
+            number = _number(label, len(_TINTS))
+            white, pattern = _TINTS[number], number + 1
+        used.add(pattern := _next_free(pattern, used))
+        dash, hatch = _PATTERNS[pattern]
+        if label == "source":
+            dash = (4.0, 2.0)
+        made[label] = Look(title(label, name), _mixed(colour, white), _mixed(on_dark, white), marker, dash, hatch)
     return made
 
 
@@ -140,17 +159,24 @@ def title(label: str, name: str) -> str:
         >>> from midway.report.figures.style import title
         >>> title("tea_equal_budget", "tea"), title("my tent", "tent")
         ('TEA equal budget', 'my tent')
+        >>> title("tent (lr=0.1)", "tent"), title("tea(steps=4)", "tea")
+        ('TENT (lr=0.1)', 'TEA(steps=4)')
     """
-    if name not in methods.names() or not (label == name or label.startswith(f"{name}_")):
+    if name not in methods.names() or not (label == name or label.startswith((f"{name}_", f"{name} (", f"{name}("))):
         return label
-    return f"{methods.find(name).about.title}{label.removeprefix(name).replace('_', ' ')}"
+    added = label.removeprefix(name)
+    return methods.find(name).about.title + (added.replace("_", " ") if added.startswith("_") else added)
 
 
-def _variation(label: str, name: str, labels: Mapping[str, str]) -> int:
-    """Return the same number everywhere for a variant of the paper; others take the next ones, in order of names."""
-    fixed = [variant for variant in _VARIANTS if variant.startswith(f"{name}_")]
-    others = sorted(each for each, method in labels.items() if method == name and each not in (name, *fixed))
-    return [*fixed, *others].index(label)
+def _number(text: str, below: int) -> int:
+    """Return the same number for the same text on every machine."""
+    return (zlib.crc32(text.encode()) >> 16) % below
+
+
+def _next_free(pattern: int, used: set[int]) -> int:
+    """Return a pattern or, if it is in use, the next one that is not; itself if all are."""
+    turns = [*range(pattern, len(_PATTERNS)), *range(1, pattern)]
+    return next((each for each in turns if each not in used), pattern)
 
 
 def _mixed(colour: str, white: float) -> str:
@@ -204,6 +230,22 @@ def line_style(look: Look) -> dict[str, Any]:
         "markeredgecolor": "white",
         "label": look.title,
     }
+
+
+def tick_by_decades(axes: Axes, values: Iterable[float]) -> None:
+    """Put plain numbers at the powers of ten of a logarithmic axis, for values near each other also at 2 and 5."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    values = list(values)
+    wide = max(values, default=1) / min(values, default=1) > 30
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=20))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def bar_style(look: Look) -> dict[str, Any]:
+    """Return how a method's bars are drawn, as matplotlib's ``bar`` takes it."""
+    return {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0, "label": look.title}
 
 
 def legend_below(figure: Figure, axes: Axes, most: int = 7) -> None:

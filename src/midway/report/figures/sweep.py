@@ -8,7 +8,17 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from midway.bench import Result
-from midway.report.figures.style import FAINT, PAGE, Look, line_style, looks_of, new_figure, styled
+from midway.report.common_seeds import common_seeds
+from midway.report.figures.style import (
+    FAINT,
+    PAGE,
+    Look,
+    line_style,
+    looks_of,
+    new_figure,
+    styled,
+    tick_by_decades,
+)
 from midway.report.labels import words
 from midway.report.standings import parts_of, scenario_of
 from midway.significance import summarise
@@ -23,7 +33,7 @@ FEWEST_RATIOS = 3
 
 @dataclass(frozen=True)
 class Point:
-    """Accuracy on the images of A at one ratio: mean over seeds, their spread if there are several."""
+    """Accuracy on the images of A at one ratio: mean over the seeds all methods share; spread if there are several."""
 
     ratio: float
     accuracy: float
@@ -71,7 +81,7 @@ def ratio_sweeps(results: Iterable[Result]) -> Sweeps:
         >>> [(point.ratio, point.accuracy) for point in found.sweeps[0].lines["bn"]], found.seconds
         ([(0.1, 60.0), (0.2, 65.0), (0.5, 70.0)], {'bn': 0.5})
     """
-    results = list(results)
+    results = common_seeds(results)
     found: dict[tuple[str, str, int], dict[float, dict[str, dict[str, list[Result]]]]] = {}
     for result in results:
         scenario = scenario_of(result.stream)
@@ -146,23 +156,21 @@ def _draw_sweep(axes: Axes, sweep: Sweep, looks: dict[str, Look]) -> None:
 
 
 def _draw_seconds(axes: Axes, found: Sweeps) -> None:
-    """Draw bars from cheap to dear, named and marked as the lines are."""
+    """Draw times from cheap to dear, named and marked as the lines are."""
     ordered = sorted(found.seconds, key=lambda label: found.seconds[label])
-    least = min(found.seconds.values()) / 3
+    least, most = min(found.seconds.values()), max(found.seconds.values())
     for place, label in enumerate(ordered):
         look, seconds = found.looks[label], found.seconds[label]
-        axes.barh(place, seconds - least, 0.62, left=least, color=look.colour, alpha=0.85)
-        axes.plot([least], [place], clip_on=False, **line_style(look))
+        axes.plot([least / 2, seconds], [place, place], **line_style(look) | {"markevery": [1]})
         axes.annotate(
-            f"{seconds:.2g} s", (seconds, place), (3, 0), textcoords="offset points", va="center", fontsize=6.5
+            f"{seconds:.2g} s", (seconds, place), (6, 0), textcoords="offset points", va="center", fontsize=6.5
         )
     axes.set_xscale("log")
-    axes.set_xlim(least, max(found.seconds.values()) * 8)
-    axes.set_xticks([])
-    axes.minorticks_off()
+    axes.set_xlim(least / 2, most * (2 * most / least) ** 0.45)  # room for the last number
+    tick_by_decades(axes, (least / 2, most))
+    axes.set_xlabel("seconds")
     axes.set_yticks(range(len(ordered)), [found.looks[label].title for label in ordered])
     axes.tick_params(axis="y", length=0, pad=5)
     axes.invert_yaxis()
-    axes.spines["bottom"].set_visible(False)
     axes.spines["left"].set_color(FAINT)
     axes.set_title("time of a batch", loc="left")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from statistics import fmean
 from typing import Any
 
@@ -46,6 +47,37 @@ def chart_data(results: Sequence[Result]) -> list[dict[str, Any]]:
     return [chart for chart in made if chart["views"]]
 
 
+def change_chart(changes: Mapping[str, float], looks: Mapping[str, Look], *, about: str) -> dict[str, Any]:
+    """Return the chart of what every method gained or lost, in points.
+
+    Example:
+        >>> from midway.report.figures.style import looks
+        >>> from midway.report.html.charts import change_chart
+        >>> chart = change_chart({"bn": -1.5}, looks({"bn": "bn"}), about="After less before.")
+        >>> chart["views"][0]["rows"]
+        [{'title': 'BN', 'values': {'bn': -1.5}}]
+    """
+    rows = [{"title": looks[label].title, "values": {label: change}} for label, change in changes.items()]
+    return _chart("dots", "Change by method", about, [{"name": "all streams", "rows": rows}], x="points", unit="points")
+
+
+def to_figures(charts: Sequence[Mapping[str, Any]]) -> str:
+    """Write the places of charts, which the script fills; their view and legend are for print."""
+    made = []
+    for number, chart in enumerate(charts):
+        title = escape(chart["title"])
+        options = "".join(f"<option>{escape(view['name'])}</option>" for view in chart["views"])
+        choice = f'<select aria-label="Which: {title}">{options}</select>' if len(chart["views"]) > 1 else ""
+        made.append(
+            f'<figure class="chart" data-chart="{number}"><div class="head"><h4>{title}<span class="view"></span></h4>'
+            f"{choice}</div>"
+            '<div class="canvas"><noscript>This figure is drawn by a script on this page.</noscript></div>'
+            '<div class="tip" role="status" hidden></div><div class="legend" aria-hidden="true"></div>'
+            f"<figcaption>{escape(chart['about'])}</figcaption></figure>"
+        )
+    return f'<div class="charts">{"".join(made)}</div>'
+
+
 def _chart(kind: str, title: str, about: str, views: list[dict[str, Any]], **axes: str) -> dict[str, Any]:
     return {"kind": kind, "title": title, "about": about, "views": views, **axes}
 
@@ -63,7 +95,7 @@ def _dots(results: Sequence[Result]) -> dict[str, Any]:
         ]
         views.append({"name": name, "rows": rows})
     about = "Accuracy in percent on every stream, mean over seeds. One mark a method."
-    return _chart("dots", "Accuracy by stream", about, views, x="accuracy (%)")
+    return _chart("dots", "Accuracy by stream", about, views, x="accuracy (%)", unit="%")
 
 
 def _row_title(stream: str) -> str:

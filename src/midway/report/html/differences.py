@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from midway.bench import Comparison, Result
+from midway.report.common_seeds import common_seeds
+from midway.report.html.accuracy import UNEQUAL
 from midway.report.paper_tables import measured
-from midway.report.side_by_side import Measured
 from midway.report.tables import Cell, Column, Table
 from midway.significance import PairedComparison, compare_paired, summarise
 
@@ -22,7 +23,7 @@ class Difference:
         second: Name of the second.
         overall: All methods, streams and seeds that both have, on all images; None if there are none.
         by_method: The same for each method.
-        table: Second less first, methods by groups, mean over seeds.
+        table: Second less first, methods by groups, mean over the seeds that all methods of a stream have in both.
         settings: What differs -> its value in the first run and in the second; None where a run has no such setting.
         only: What just one run has: its name -> labels of methods.
     """
@@ -67,21 +68,26 @@ def difference(first: Comparison, second: Comparison, *, names: tuple[str, str])
         second=names[1],
         overall=compare(common) if common else None,
         by_method={label: compare(places) for label, places in pairs.items()},
-        table=_table([ours[p] for p in common], [theirs[p] for p in common], names),
+        table=_table([ours[p] for p in common], theirs, names),
         settings={key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)},
         only={name: rest for name, rest in only.items() if rest},
     )
 
 
 def _by_place(results: Sequence[Result]) -> dict[tuple[str, str, int], Result]:
-    return {(result.label, result.stream, result.seed or 0): result for result in results}
+    return {_place(result): result for result in results}
 
 
-def _table(ours: Sequence[Result], theirs: Sequence[Result], names: tuple[str, str]) -> Table:
+def _place(result: Result) -> tuple[str, str, int]:
+    return result.label, result.stream, result.seed or 0
+
+
+def _table(ours: Sequence[Result], theirs: Mapping[tuple[str, str, int], Result], names: tuple[str, str]) -> Table:
     """Build the table of differences; seeds become a mean with its spread."""
     gains: dict[str, dict[Column, list[float]]] = {}
-    for result, rival in zip(ours, theirs, strict=True):
-        values: Mapping[str, Measured] = {number.group: number for number in measured(rival)}
+    equal = common_seeds(ours)
+    for result in equal:
+        values = {number.group: number for number in measured(theirs[_place(result)])}
         for number in measured(result):
             if number.group in values:
                 column = Column(number.stream, number.group, number.images)
@@ -96,4 +102,5 @@ def _table(ours: Sequence[Result], theirs: Sequence[Result], names: tuple[str, s
             for column in columns
         ]
         rows.append((label, tuple(cells)))
-    return Table(f"{names[1]} less {names[0]}, in points", columns, tuple(rows))
+    notes = (UNEQUAL,) if len(equal) < len(ours) else ()
+    return Table(f"{names[1]} less {names[0]}, in points", columns, tuple(rows), notes)

@@ -16,6 +16,9 @@ from midway.report.tables import Cell, Column, Table
 
 _FIRST = '<th scope="col" aria-sort="none"><button type="button"><span>method</span></button></th>'
 
+Fact = str | tuple[float, str] | None
+"""Of a table of facts: a text as HTML, a number to sort by and how it is written, or nothing."""
+
 
 def to_html(table: Table, looks: Mapping[str, Look] | None = None, *, source: str = "source") -> str:
     """Write a table of accuracies as HTML: headings sort, cells are shaded by what they gain over Source.
@@ -35,17 +38,24 @@ def to_html(table: Table, looks: Mapping[str, Look] | None = None, *, source: st
     unadapted = next((cells for label, cells in table.rows if label == source), None)
     largest = _largest_gain(table, unadapted)
     counts = {column.images for column in table.columns if column.images is not None}
-    single = len({column.stream for column in table.columns} - {AVERAGES}) > 1 and not _grouped(table.columns)
+    named = {column.stream for column in table.columns} - {AVERAGES}
+    single = not _grouped(table.columns)
+    told = len(named) == 1 and all(stream_title(stream).lower() in table.title.lower() for stream in named)
     streams, groups, place = [], [], 0
     for stream, run in groupby(table.columns, key=lambda column: column.stream):
         columns = list(run)
+        kind, _, rest = _stream(stream).partition(": ")
+        alone = len(columns) == 1 and not told and stream != AVERAGES  # its group is what its name says
         found = f"{stream} {' '.join(column.group for column in columns)}"
         streams.append(
             f'<th scope="colgroup" colspan="{len(columns)}" data-first="{place}" data-span="{len(columns)}" '
-            f'title="{escape(found)}">{escape(_stream(stream))}</th>'
+            f'title="{escape(found)}">{escape(kind if alone else _stream(stream))}</th>'
         )
         for column in columns:
-            groups.append(_heading(place, column, named=single, counted=len(counts) > 1))
+            name = words(column.group)
+            if alone:
+                name = rest or (stream if single else name)
+            groups.append(_heading(place, column, name, counted=len(counts) > 1))
             place += 1
     rows = []
     for label, cells in table.rows:
@@ -55,14 +65,64 @@ def to_html(table: Table, looks: Mapping[str, Look] | None = None, *, source: st
             shown.append(_cell(number, cell, None if gain is None else max(-1.0, min(1.0, gain / largest))))
         rows.append(f"<tr {_method(label)}>{_name(label, looks)}{''.join(shown)}</tr>")
     said = [*table.notes, *(f"{count:,} images a column" for count in counts if len(counts) == 1)]
-    notes = "".join(f"<li>{escape(note[:1].upper() + note[1:])}.</li>" for note in said)
-    above = "" if single else f'<tr><td class="corner"></td>{"".join(streams)}</tr>'
+    above = "" if single or told else f'<tr><td class="corner"></td>{"".join(streams)}</tr>'
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">'
         f'<table class="sortable"><caption>{escape(table.title)}</caption><thead>'
         f"{above}<tr>{_FIRST}{''.join(groups)}</tr>"
-        f'</thead><tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
+        f"</thead><tbody>{''.join(rows)}</tbody></table></div>{notes_below(said)}"
     )
+
+
+def notes_below(notes: Sequence[str]) -> str:
+    """Write what is said below a table."""
+    listed = "".join(f"<li>{escape(note[:1].upper() + note[1:])}.</li>" for note in notes)
+    return f'<ul class="notes">{listed}</ul>' if notes else ""
+
+
+def facts(about: str, heads: Sequence[str], rows: Sequence[Sequence[Fact]], *, labels: Sequence[str] = ()) -> str:
+    """Write a table of texts and numbers whose headings sort; empty if there are no rows.
+
+    Args:
+        about: What the table is, for readers who do not see it.
+        heads: The headings, HTML as all texts here.
+        rows: What stands in each; the first is a text.
+        labels: Of the methods that the rows are about, if they are: the page hides those that are not wanted.
+
+    Example:
+        >>> from midway.report.html.tables import facts
+        >>> table = facts("Change", ["method", "points", "significant?"], [["MITA", (1.5, "+1.50"), "yes"]])
+        >>> '<td data-value="1.5">+1.50</td><td class="text">yes</td>' in table
+        True
+    """
+    if not rows:
+        return ""
+    shown = "".join(
+        f'<th scope="col" aria-sort="none" {_kind(place, column)}>'
+        f'<button type="button"><span>{head}</span></button></th>'
+        for place, (head, column) in enumerate(zip(heads, zip(*rows, strict=True), strict=True))
+    )
+    body = "".join(
+        f'<tr{f" {_method(label)}" if labels else ""}><th scope="row">{row[0]}</th>{"".join(map(_fact, row[1:]))}</tr>'
+        for label, row in zip(labels or [""] * len(rows), rows, strict=True)
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(about)}"><table class="sortable">'
+        f"<thead><tr>{shown}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _kind(place: int, column: Sequence[Fact]) -> str:
+    return 'class="text"' if all(isinstance(fact, str) for fact in column) else f'data-column="{place}"'
+
+
+def _fact(fact: Fact) -> str:
+    if fact is None:
+        return '<td class="none">-</td>'
+    if isinstance(fact, str):
+        return f'<td class="text">{fact}</td>'
+    value, written = fact
+    return f'<td data-value="{value!r}">{written}</td>'
 
 
 def _grouped(columns: Sequence[Column]) -> bool:
@@ -75,13 +135,9 @@ def _stream(stream: str) -> str:
     return "average" if stream == AVERAGES else stream_title(stream)
 
 
-def _heading(place: int, column: Column, *, named: bool, counted: bool) -> str:
-    """Write the heading of a column: its group, or its stream's name where streams have no groups."""
+def _heading(place: int, column: Column, name: str, *, counted: bool) -> str:
     kind = f"<br>{escape(column.kind)}" if column.kind not in ("", "ours") else ""
     images = f"<small>{column.images:,} images</small>" if counted and column.images is not None else ""
-    name = words(column.group)
-    if named and column.stream != AVERAGES:
-        name = stream_title(column.stream).partition(": ")[2] or column.stream
     return (
         f'<th scope="col" aria-sort="none" data-column="{place}" '
         f'data-words="{escape(f"{column.stream} {stream_title(column.stream)} {column.group}".lower())}">'

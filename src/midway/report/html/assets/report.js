@@ -68,6 +68,12 @@
     return svg;
   }
 
+  function named(method, line) {
+    const span = document.createElement("span");
+    span.append(swatch(method, line), method.title);
+    return span;
+  }
+
   // ---- Scales ----
   function ticks(low, high, wanted) {
     const rough = (high - low) / Math.max(1, wanted);
@@ -97,6 +103,10 @@
     const low = Math.min(...values), high = Math.max(...values), more = (high - low || 2) * share;
     return [Math.max(0, low - more), Math.min(100, high + more)];
   }
+  function aroundZero(values) {
+    const far = 1.1 * Math.max(...values.map(Math.abs)) || 1;
+    return [-far, far];
+  }
 
   // ---- Charts ----
   const charts = [];
@@ -121,12 +131,14 @@
       svg.setAttribute("aria-label", `${this.data.title}, ${view.name}. ${this.data.about} Arrow keys read the values.`);
       svg.addEventListener("pointermove", (event) => this.point(event, svg));
       svg.addEventListener("pointerdown", (event) => this.point(event, svg));
-      svg.addEventListener("pointerleave", () => this.hide());
+      svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") this.hide(); });
       svg.addEventListener("blur", () => this.hide());
       svg.addEventListener("keydown", (event) => this.key(event));
       this.targets = targets;
       this.svg = svg;
       this.canvas.replaceChildren(svg);
+      this.figure.querySelector(".view").textContent = view.name;
+      this.figure.querySelector(".legend").replaceChildren(...this.methods().map((method) => named(method, this.data.kind === "lines")));
     }
     point(event, svg) {
       const box = svg.getBoundingClientRect();
@@ -205,9 +217,11 @@
     const svg = frame(width, bottom + 40), targets = [];
     const values = rows.flatMap((row) => methods.map((m) => row.values[m.label]).filter((v) => v != null));
     if (!values.length) return { svg, targets };
-    const [low, high] = padded(values, 0.05);
+    const change = chart.data.unit === "points";
+    const [low, high] = change ? aroundZero(values) : padded(values, 0.05);
     const x = scale(low, high, left, width - right);
     axisX(svg, ticks(low, high, width / 90), x, top, bottom, chart.data.x, width - right, left);
+    if (change) svg.append(make("line", { class: "zero", x1: x(0), x2: x(0), y1: top, y2: bottom }));
     rows.forEach((row, place) => {
       const y = top + rowHeight * (place + (stacked ? 0.72 : 0.5));
       svg.append(make("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }));
@@ -218,7 +232,7 @@
         const value = row.values[method.label];
         if (value == null) continue;
         svg.append(mark(method, x(value), y));
-        targets.push({ x: x(value), y, title: row.title, lines: [[method, `${value.toFixed(2)} %`]] });
+        targets.push({ x: x(value), y, title: row.title, lines: [[method, `${change && value > 0 ? "+" : ""}${value.toFixed(2)} ${chart.data.unit}`]] });
       }
     });
     return { svg, targets };
@@ -285,7 +299,7 @@
     for (const method of ordered) {
       const [cost, value] = view.points[method.label];
       svg.append(mark(method, x(cost), y(value), 5));
-      const wide = method.title.length * 6.6;
+      const wide = method.title.length * (view.front.includes(method.label) ? 7.6 : 6.6);  // bold or not
       const places = [[9, 4, "start"], [-9, 4, "end"], [0, -9, "middle"], [0, 18, "middle"]];
       for (const [dx, dy, anchor] of places) {
         const from = x(cost) + dx - { start: 0, end: wide, middle: wide / 2 }[anchor];
@@ -315,7 +329,7 @@
     lines.sort((a, b) => {
       const first = key(a), second = key(b);
       if (first === null || second === null) return (first === null) - (second === null);
-      return sign * (numeric ? first - second : first.localeCompare(second));
+      return sign * (numeric ? first - second : first.localeCompare(second, undefined, { numeric: true }));
     });
     table.tBodies[0].append(...lines);
   }
@@ -371,6 +385,16 @@
     filter?.addEventListener("input", () => filterColumns(element, filter.value));
     for (const controls of element.querySelectorAll(".controls")) controls.hidden = false;
     element.querySelectorAll("figure.chart").forEach((figure) => charts.push(new Chart(figure, section, section.charts[figure.dataset.chart])));
+  }
+
+  addEventListener("pointerdown", (event) => { for (const chart of charts) if (!chart.svg?.contains(event.target)) chart.hide(); });
+
+  // ---- What is cut shows that it goes on ----
+  function cue(element) { element.classList.toggle("cut", element.scrollLeft + element.clientWidth < element.scrollWidth - 1); }
+  const resized = new ResizeObserver((entries) => { for (const entry of entries) cue(entry.target.closest(".scroll, .chips")); });
+  for (const element of document.querySelectorAll(".scroll, .chips")) {
+    element.addEventListener("scroll", () => cue(element), { passive: true });
+    for (const part of [element, element.firstElementChild]) resized.observe(part);
   }
 
   const dialog = document.querySelector("dialog");

@@ -1,0 +1,123 @@
+"""Write what a search found: the tuned settings that come with the package, and the tables of docs/tuning.md.
+
+The studies are the ``study.json`` files of `midway tune`, kept as docs/tuning/METHOD.json; the gain on other
+corruptions is that of the stored runs in docs/results.
+
+python recipes/write_tuning.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from midway import methods
+from midway.bench import read_records
+from midway.tune import Findings, to_toml
+
+ROOT = Path(__file__).parents[1]
+STUDIES = ROOT / "docs" / "tuning"
+PAGE = ROOT / "docs" / "tuning.md"
+SETTINGS = ROOT / "src" / "midway" / "methods" / "tuned.toml"
+BEGIN, END = "<!-- written by recipes/write_tuning.py -->", "<!-- end -->"
+
+
+def studies(folder: Path = STUDIES) -> list[Findings]:
+    """Return the stored studies in the order of the methods."""
+    found = [Findings.load(path) for path in folder.glob("*.json")]
+    return sorted(found, key=lambda study: methods.names().index(study.method))
+
+
+def settings_file(found: Sequence[Findings]) -> str:
+    """Return the tuned settings as TOML: for each method what was held and the best that was tried."""
+    lines = [
+        "# The best settings that a search on tuning corruptions of CIFAR-10 found, see docs/tuning.md;",
+        "# written by recipes/write_tuning.py.",
+        "",
+        "[source]  # has none",
+    ]
+    for study in found:
+        settings = {**study.search["held"], **study.best.settings}
+        lines += ["", f"[{study.method}]", *(f"{name} = {to_toml(value)}" for name, value in settings.items())]
+    return "\n".join(lines) + "\n"
+
+
+def search_table(found: Sequence[Findings]) -> str:
+    """Return a row a method: trials, what they cost, the defaults and the best, on the streams of the search."""
+    head = ["method", "trials", "stopped early", "minutes", "defaults", "best", "gain", "best settings"]
+    rows = []
+    for study in found:
+        default, gain = study.default, study.gain
+        minutes = sum(trial.seconds or 0.0 for trial in study.trials) / 60
+        settings = ", ".join(f"`{name}={_short(value)}`" for name, value in study.best.settings.items())
+        rows.append(
+            [
+                methods.find(study.method).about.title,
+                str(len(study.trials)),
+                str(study.count("pruned")),
+                f"{minutes:.0f}",
+                "-" if default is None else f"{default.accuracy:.2f}",
+                f"{study.best.accuracy:.2f}",
+                "-" if gain is None else f"{gain:+.2f}",
+                "the defaults" if default is not None and default.settings == study.best.settings else settings,
+            ]
+        )
+    return _markdown(head, rows, words=(0, 7))
+
+
+def gain_table(found: Sequence[Findings], folder: Path = ROOT / "docs" / "results") -> str:
+    """Return defaults and tuned on corruptions that no search saw, from the stored runs of the two plans."""
+    defaults, tuned = (
+        {
+            (record.cell.label, record.cell.scenario): record.result.accuracy
+            for record in read_records(folder / name)
+            if record.result is not None and record.cell.seed == 0
+        }
+        for name in ("pure", "tuned")
+    )
+    streams = list(dict.fromkeys(stream for _, stream in tuned))
+    head = ["method", *(stream.partition(":")[2].replace("_", " ") for stream in streams), "mean", "gain"]
+    rows = []
+    for name in ["source", *(study.method for study in found)]:
+        was = [defaults[name, stream] for stream in streams]
+        now = was if name == "source" else [tuned[name, stream] for stream in streams]
+        pairs = zip([*was, fmean(was)], [*now, fmean(now)], strict=True)
+        cells = [f"{after:.1f} ({before:.1f})" for before, after in pairs]
+        rows.append([methods.find(name).about.title, *cells, f"{fmean(now) - fmean(was):+.2f}"])
+    return _markdown(head, rows, words=(0,))
+
+
+def write(page: str, found: Sequence[Findings]) -> str:
+    """Return the page with its tables made anew."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    tables = "\n".join(
+        [
+            "Mean accuracy in percent over the three streams of the search:\n",
+            search_table(found),
+            "On four of the fifteen corruptions, which no search saw, tuned, and in brackets with the defaults:\n",
+            gain_table(found),
+        ]
+    )
+    return f"{before}{BEGIN}\n\n{tables}\n{END}{after}"
+
+
+def _short(value: object) -> str:
+    return f"{value:.2g}" if isinstance(value, float) else str(value)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> str:
+    marks = ["---" if index in words else "---:" for index in range(len(head))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, marks, *rows))
+
+
+def main() -> None:
+    """Write both files."""
+    found = studies()
+    SETTINGS.write_text(settings_file(found), encoding="utf-8")
+    PAGE.write_text(write(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

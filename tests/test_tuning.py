@@ -1,0 +1,41 @@
+"""The tuned settings and the page about them are what the stored studies say."""
+
+from __future__ import annotations
+
+import write_tuning
+
+from midway.data import CORRUPTIONS
+from midway.tune import Findings, TrialRecord
+
+
+def test_the_shipped_settings_are_the_best_of_the_stored_studies() -> None:
+    assert write_tuning.SETTINGS.read_text() == write_tuning.settings_file(write_tuning.studies())
+
+
+def test_the_tables_are_made_from_the_stored_studies() -> None:
+    page = write_tuning.PAGE.read_text()
+    assert write_tuning.write(page, write_tuning.studies()) == page
+
+
+def test_every_method_had_the_same_chance_and_no_search_saw_what_results_are_reported_on() -> None:
+    found = write_tuning.studies()
+    assert len({len(study.trials) for study in found}) == 1
+    common = ("network", "data", "scenarios", "images", "batch_size", "seed", "precision")
+    assert len({str([study.search[key] for key in common]) for study in found}) == 1
+    for study in found:
+        assert study.default is not None, "the defaults are a trial"
+        assert not study.count("failed")
+        assert not any(corruption in text for corruption in CORRUPTIONS for text in study.search["scenarios"])
+
+
+def test_tables_by_hand() -> None:
+    trials = (
+        TrialRecord(0, "complete", {"lr": 0.001}, 70.0, seconds=60.0),
+        TrialRecord(1, "pruned", {"lr": 0.5}, 99.0, seconds=30.0),
+        TrialRecord(2, "complete", {"lr": 0.0025}, 71.5, seconds=90.0),
+    )
+    study = Findings("tent", "tent-0", {"held": {"steps": 1}}, {"lr": 0.001}, trials, {})
+    assert write_tuning.settings_file([study]).endswith("[tent]\nsteps = 1\nlr = 0.0025\n")
+    assert write_tuning.search_table([study]).splitlines()[2] == (
+        "| TENT | 3 | 1 | 3 | 70.00 | 71.50 | +1.50 | `lr=0.0025` |"
+    )
