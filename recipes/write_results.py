@@ -23,11 +23,12 @@ INTRODUCTION = """\
 # Results
 
 Accuracies in percent of the embedded network (WideResNet-16-2, 0.7 million weights) on the 10,000 CIFAR-10 test images,
-corrupted at severity 5 and shown in batches of 200, where a section does not say otherwise, beside the numbers of the
+corrupted at severity 5 and shown in batches of 200, or on the first of them, as each section says, beside the numbers of the
 MITA paper, whose network is a WideResNet-28-10 (36.5 million weights): the order of the methods compares, the level
 does not. Every table is made by `python recipes/write_results.py` from the stored runs in `docs/results/`; nothing here
 is written by hand. The command above a table runs it again, and goes on where it was stopped. Rivals have the settings
-of their papers; those of MITA were found on corruptions that no table here uses, apart from the tables that say so.
+of their papers, and MITA those found by small trials on corruptions that no table here uses, apart from the tables that
+say so; where all methods have tuned settings, a search gave each as many trials ([tuning.md](tuning.md)).
 """
 
 
@@ -59,7 +60,7 @@ SECTIONS = (
         "Each corruption by itself, the method reset before it, published settings but for MITA, whose settings were"
         " found on other corruptions, and TEA, which has MITA's single Langevin step (20, as published, cost ten"
         " times as much). EATA has no Fisher images here and is ETA. The paper's numbers are in brackets; it has none"
-        " for PL, T3A, LAME and DUA. The first 2,000 images of each stream.",
+        " for PL, T3A, LAME and DUA.",
         "",
         images=2000,
         ranked=True,
@@ -75,8 +76,8 @@ SECTIONS = (
     Section(
         "memo",
         "MEMO",
-        "MEMO adapts to every image by itself, 32 views of it, and takes as long for one image as others for a hundred:"
-        " the first images of each stream only, Source on the same ones.",
+        "MEMO adapts to every image by itself, 32 views of it, and takes as long for one image as others for a hundred."
+        " Source on the same images.",
         "",
         images=200,
         brief=True,
@@ -136,7 +137,7 @@ SECTIONS = (
     Section(
         "mita_data_model",
         "How long MITA's data model should live",
-        "On corruptions kept for tuning, 2,000 images: `mita` carries its data model from batch to batch; `mita_fresh`"
+        "On corruptions kept for tuning: `mita` carries its data model from batch to batch; `mita_fresh`"
         " starts it from the predictor in every batch and adapts it by one further step, `mita_fresh_4` by three.",
         "At the same cost (six forward and five backward passes a batch) the persistent data model is above the fresh"
         " one in all three scenarios; a fresh one with three further steps draws level, at ten and nine passes. So"
@@ -183,8 +184,8 @@ SECTIONS = (
     Section(
         "cifar100",
         "CIFAR-100",
-        "A ResNet-56 (0.9 million weights, 72.6 % on clean images) on corrupted CIFAR-100, the first images of each"
-        " stream; the paper's network is another. Published settings, as in the first table.",
+        "A ResNet-56 (0.9 million weights, 72.6 % on clean images) on corrupted CIFAR-100; the paper's"
+        " network is another. Settings as in the first table.",
         "",
         images=1000,
         brief=True,
@@ -193,8 +194,8 @@ SECTIONS = (
     Section(
         "imagenet",
         "ImageNet size",
-        "EfficientNet-lite0 (4.7 million weights, 224 pixels) on ImageNet validation images of 100 classes, in batches"
-        " of 50. The same code as for CIFAR, settings chosen by the number of classes and the size of the images. The"
+        "EfficientNet-lite0 (4.7 million weights, 224 pixels) on ImageNet validation images, one a class, in"
+        " batches of 50. The same code as for CIFAR, settings chosen by the number of classes and the size of the images. The"
         " paper has no such table.",
         "",
         images=100,
@@ -242,7 +243,8 @@ def write_section(section: Section, folder: Path) -> str:
     numbers = complete([number for number in found if not section.rows or number.method in section.rows])
     table = comparison_table(section.title, numbers, data=paper.comparable(records[0].cell.data))
     seeds = sorted({number.seed for number in numbers})
-    said = f"Seeds {', '.join(map(str, seeds))}." if len(seeds) > 1 else f"One seed so far ({seeds[0]})."
+    count = f"{section.images:,} images a stream"
+    said = f"{count}, seeds {', '.join(map(str, seeds))}." if len(seeds) > 1 else f"{count}, one seed ({seeds[0]})."
     parts = [f"## {section.title}\n", f"    {section.command}\n", f"{section.about} {said}\n"]
     parts += [to_brief_markdown(table)] if section.brief else map(to_markdown, split_columns(table, at_most=9))
     if section.shares:

@@ -80,8 +80,10 @@ def gain_table(found: Sequence[Findings], folder: Path = ROOT / "docs" / "result
     head = ["method", *(stream.partition(":")[2].replace("_", " ") for stream in streams), "mean", "gain"]
     rows = []
     for name in ["source", *(study.method for study in found)]:
-        was = [defaults[name, stream] for stream in streams]
-        now = was if name == "source" else [tuned[name, stream] for stream in streams]
+        was = [defaults[name, stream] for stream in streams if (name, stream) in defaults]
+        now = was if name == "source" else [tuned[name, stream] for stream in streams if (name, stream) in tuned]
+        if not streams or not len(was) == len(now) == len(streams):  # not all of it is run yet
+            continue
         pairs = zip([*was, fmean(was)], [*now, fmean(now)], strict=True)
         cells = [f"{after:.1f} ({before:.1f})" for before, after in pairs]
         rows.append([methods.find(name).about.title, *cells, f"{fmean(now) - fmean(was):+.2f}"])
