@@ -62,10 +62,10 @@ SECTIONS = (
         " times as much). EATA has no Fisher images here and is ETA. The paper's numbers are in brackets; it has none"
         " for PL, T3A, LAME and DUA.",
         "As in the paper, MITA has the highest mean accuracy and the lowest mCE, and TEA comes next. MITA is best on"
-        " thirteen of the fifteen, in the paper on all. The distances are smaller than the paper's: 2,000 images are ten"
-        " batches, and whoever moves weights needs time (with 10,000, below, MITA is 4.4 points above BN on gaussian"
-        " noise, here 1.7). T3A and LAME keep the statistics of the source and so its errors; LAME falls below it, for"
-        " it expects a batch to hold few classes, and these are shuffled.",
+        " thirteen of the fifteen, in the paper on all. The distances are smaller than the paper's: 2,000 images are"
+        " ten batches, and whoever moves weights needs time (with 10,000, below, MITA is 4.4 points above BN on"
+        " gaussian noise, here 1.7). T3A and LAME keep the statistics of the source and so its errors; LAME falls below"
+        " it, for it expects a batch to hold few classes, and these are shuffled.",
         images=2000,
         ranked=True,
         brief=True,
