@@ -111,7 +111,6 @@ def seconds_a_batch(times: Sequence[float]) -> float:
     method does its work there, as DUA does.
 
     Example:
-        >>> from midway.bench.work import seconds_a_batch
         >>> seconds_a_batch([1.5, 1.0, 1.0]), seconds_a_batch([10.0, 1.0, 1.0])
         (1.0, 4.0)
     """
