@@ -82,7 +82,9 @@ SECTIONS = (
         "MEMO",
         "MEMO adapts to every image by itself, 32 views of it, and takes as long for one image as others for a hundred."
         " Source on the same images.",
-        "",
+        "MEMO gains up to sixteen points on noise without seeing any other image, and loses one to three on four of the"
+        " fifteen. In the paper it gains 19 points on average, here five: why was not found out. Statistics of a whole"
+        " batch would bring as much, but image by image, as MEMO is published, there are none.",
         images=200,
         brief=True,
     ),

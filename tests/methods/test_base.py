@@ -63,7 +63,7 @@ def test_unknown_names_list_the_valid_ones_and_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"did you mean 'tent'\? Valid: .*bn.*source.*tent"):
         midway.adapt(tiny_network(), "tnet")
     with pytest.raises(
-        TypeError, match=r"did you mean 'steps'\? Valid: betas, lr, optimizer, predict, statistics, steps, wrap"
+        TypeError, match=r"did you mean 'steps'\? Valid: betas, lr, optimizer, predict, preset, statistics, steps, wrap"
     ):
         midway.adapt(tiny_network(), "tent", step=2)
 
