@@ -138,6 +138,15 @@ SECTIONS = (
         ranked=True,
     ),
     Section(
+        "tuned_long",
+        "Tuned settings on a long stream",
+        "The settings that were found on streams of ten batches ([tuning.md](tuning.md)), here on fifty.",
+        "",
+        beside="mita",
+        rows=("source", *(f"{name}{ending}" for name in ("tent", "tea", "mita") for ending in ("", "_tuned"))),
+        brief=True,
+    ),
+    Section(
         "ablation",
         "Ablation",
         "The pair of the paper's ablation. `mita_without_data` is TEA; `tea_equal_budget` takes as many updates as the"
