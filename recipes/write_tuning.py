@@ -66,16 +66,21 @@ def search_table(found: Sequence[Findings]) -> str:
     return _markdown(head, rows, words=(0, 7))
 
 
-def gain_table(found: Sequence[Findings], folder: Path = ROOT / "docs" / "results") -> str:
-    """Return defaults and tuned on corruptions that no search saw, from the stored runs of the two plans."""
-    defaults, tuned = (
-        {
-            (record.cell.label, record.cell.scenario): record.result.accuracy
-            for record in read_records(folder / name)
-            if record.result is not None and record.cell.seed == 0
-        }
-        for name in ("pure", "tuned")
-    )
+Accuracies = dict[tuple[str, str], float]
+"""Label and stream -> accuracy in percent."""
+
+
+def stored_accuracies(name: str, folder: Path = ROOT / "docs" / "results") -> Accuracies:
+    """Return what a stored run has of the first seed."""
+    return {
+        (record.cell.label, record.cell.scenario): record.result.accuracy
+        for record in read_records(folder / name)
+        if record.result is not None and record.cell.seed == 0
+    }
+
+
+def gain_table(found: Sequence[Findings], defaults: Accuracies, tuned: Accuracies) -> str:
+    """Return defaults and tuned on corruptions that no search saw."""
     streams = list(dict.fromkeys(stream for _, stream in tuned))
     head = ["method", *(stream.partition(":")[2].replace("_", " ") for stream in streams), "mean", "gain"]
     rows = []
@@ -99,7 +104,7 @@ def write(page: str, found: Sequence[Findings]) -> str:
             "Mean accuracy in percent over the three streams of the search:\n",
             search_table(found),
             "On four of the fifteen corruptions, which no search saw, tuned, and in brackets with the defaults:\n",
-            gain_table(found),
+            gain_table(found, stored_accuracies("pure"), stored_accuracies("tuned")),
         ]
     )
     return f"{before}{BEGIN}\n\n{tables}\n{END}{after}"

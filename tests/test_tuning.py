@@ -39,3 +39,11 @@ def test_tables_by_hand() -> None:
     assert write_tuning.search_table([study]).splitlines()[2] == (
         "| TENT | 3 | 1 | 3 | 70.00 | 71.50 | +1.50 | `lr=0.0025` |"
     )
+    defaults = {("source", "pure:fog"): 50.0, ("tent", "pure:fog"): 60.0, ("tent", "pure:snow"): 10.0}
+    tuned = {("tent", "pure:fog"): 61.25}
+    assert write_tuning.gain_table([study], defaults, tuned).splitlines() == [
+        "| method | fog | mean | gain |",
+        "| --- | ---: | ---: | ---: |",
+        "| Source | 50.0 (50.0) | 50.0 (50.0) | +0.00 |",
+        "| TENT | 61.2 (60.0) | 61.2 (60.0) | +1.25 |",
+    ]

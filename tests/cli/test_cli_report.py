@@ -7,6 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from midway.bench import Comparison, Result, read_records
+from midway.bench.outcome import Outcome
+from midway.bench.work import work
 from midway.cli import app
 from midway.report.figures import stored_figures
 from midway.report.figures.corrections import stored_corrections
@@ -138,3 +140,25 @@ def test_a_demo_can_be_reported_again(tmp_path: Path) -> None:
     answer = runner.invoke(app, ["report", str(tmp_path)])
     assert answer.exit_code == 0, answer.output
     assert "midway demo --seed 3" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "--methods", "source,bn", "--scenarios", "pure:fog", "--batch-sizes", "4", "--device", "cpu"],
+        ["paper", "pure", "--methods", "bn", "--shifts", "fog", "--batch-size", "4", "--device", "cpu"],
+    ],
+)
+def test_what_an_interrupted_command_has_stored_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    def interrupted(cell: Any, *arguments: Any, **settings: Any) -> Outcome:
+        if cell.method == "bn":
+            raise KeyboardInterrupt
+        return work(cell, *arguments, **settings)
+
+    monkeypatch.setattr("midway.bench.engines.local.work", interrupted)
+    answer = runner.invoke(app, [*command, "--images", "8", "--jobs", "1", "--out", str(tmp_path)])
+    assert answer.exit_code == 130, answer.output
+    assert f"Report: {tmp_path / 'report.html'}" in answer.output.replace("\n", "")
+    assert "<b>Source</b> has the highest mean accuracy" in (tmp_path / "report.html").read_text()

@@ -13,12 +13,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from midway.bench import Comparison, Record, Result
-from midway.bench.outcome import Outcome
-from midway.bench.work import work
-from midway.cli import app
 from midway.report import read_run, summary, to_html, write_report
 from midway.report.html import find_winner, render, verdict, winners_by_scenario
 from midway.report.html.accuracy import UNEQUAL, accuracy_tables
@@ -462,28 +458,6 @@ def test_every_command_is_shown_the_newest_last(record: Line, made: Made) -> Non
     resumed = stored_run("x", lines[:1], command="midway run plan.toml")
     assert resumed.commands == ("midway run again", "midway run plan.toml")
     assert "several commands" not in Page(render(stored_run("x", lines[:1]))).words()
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["run", "--methods", "source,bn", "--scenarios", "pure:fog", "--batch-sizes", "4", "--device", "cpu"],
-        ["paper", "pure", "--methods", "bn", "--shifts", "fog", "--batch-size", "4", "--device", "cpu"],
-    ],
-)
-def test_what_an_interrupted_command_has_stored_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
-    def interrupted(cell: Any, *arguments: Any, **settings: Any) -> Outcome:
-        if cell.method == "bn":
-            raise KeyboardInterrupt
-        return work(cell, *arguments, **settings)
-
-    monkeypatch.setattr("midway.bench.engines.local.work", interrupted)
-    answer = CliRunner().invoke(app, [*command, "--images", "8", "--jobs", "1", "--out", str(tmp_path)])
-    assert answer.exit_code == 130, answer.output
-    assert f"Report: {tmp_path / 'report.html'}" in answer.output.replace("\n", "")
-    assert "Source has the highest mean accuracy" in Page((tmp_path / "report.html").read_text()).words()
 
 
 def test_not_a_number_does_not_break_the_page(made: Made) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from midway import methods
 from midway.bench.cell import as_tuple
 from midway.methods.presets import with_preset
-from midway.methods.registry import FOR_EVERY_METHOD
+from midway.methods.registry import FOR_EVERY_METHOD, PRESET
 from midway.suggest import unknown
 from midway.testing import tiny_network
 
@@ -38,13 +38,13 @@ class Entry:
         """
         written = ", ".join(f"{key}={as_tuple(value)!r}" for key, value in settings.items() if _says(key, value))
         try:
-            known = {*methods.hyperparameters(name), *FOR_EVERY_METHOD, "preset"}
+            known = {*methods.hyperparameters(name), *FOR_EVERY_METHOD}
         except ValueError as error:
             raise SettingError(str(error), "name") from error
         try:
             settings = with_preset(name, settings)
         except ValueError as error:
-            raise SettingError(f"{name}: {error}", "preset") from error
+            raise SettingError(f"{name}: {error}", PRESET) from error
         settings = {key: as_tuple(value) for key, value in settings.items() if _says(key, value)}
         for setting in settings:
             if setting not in known:
@@ -68,7 +68,7 @@ class Entry:
 
 def _says(setting: str, value: Any) -> bool:
     """Whether a setting is more than the None of those that every method takes."""
-    return value is not None or setting not in (*FOR_EVERY_METHOD, "preset")
+    return value is not None or setting not in FOR_EVERY_METHOD
 
 
 class SettingError(ValueError):

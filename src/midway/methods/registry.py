@@ -18,9 +18,9 @@ from midway.suggest import unknown
 _METHODS: dict[str, type[Method]] = {}
 M = TypeVar("M", bound=type[Method])
 
-STATISTICS, WRAP = FOR_EVERY_METHOD = ("statistics", "wrap")
-"""What every method can be given besides its own hyper-parameters: whose statistics BatchNorm layers use, and what is
-wrapped round it. ``preset`` is no third: it stands for settings."""
+STATISTICS, WRAP, PRESET = FOR_EVERY_METHOD = ("statistics", "wrap", "preset")
+"""What every method can be given besides its own hyper-parameters: whose statistics BatchNorm layers use, what is
+wrapped round it, and settings by the name of a set."""
 
 WRAPPERS: dict[str, type[Wrapper]] = {"episodic": Episodic, "guarded": Guarded}
 
@@ -103,7 +103,7 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
         Tent(CifarResNet, optimizer=None, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before')
     """
-    known = {*hyperparameters(method), *FOR_EVERY_METHOD, "preset"}
+    known = {*hyperparameters(method), *FOR_EVERY_METHOD}
     settings = with_preset(method, settings)
     for setting in settings:
         if setting not in known:
