@@ -32,7 +32,7 @@ def preset(method: str, name: str) -> dict[str, Any]:
         ['lr', 'steps']
     """
     if name not in PRESETS:
-        raise ValueError(f"preset: {unknown('preset', str(name), PRESETS)}")
+        raise ValueError(unknown("preset", str(name), PRESETS))
     if name == "published":
         return {}
     found = _tuned()
