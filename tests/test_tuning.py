@@ -39,11 +39,14 @@ def test_tables_by_hand() -> None:
     assert write_tuning.search_table([study]).splitlines()[2] == (
         "| TENT | 3 | 1 | 3 | 70.00 | 71.50 | +1.50 | `lr=0.0025` |"
     )
-    defaults = {("source", "pure:fog"): 50.0, ("tent", "pure:fog"): 60.0, ("tent", "pure:snow"): 10.0}
-    tuned = {("tent", "pure:fog"): 61.25}
+    streams = ("pure:fog", "pure:snow", "pure:frost")
+    defaults = {("source", stream): 50.0 for stream in streams}
+    defaults |= {("tent", stream): value for stream, value in zip(streams, (60.0, 61.0, 62.0), strict=True)}
+    tuned = {("tent", stream): value for stream, value in zip(streams, (61.5, 61.0, 61.0), strict=True)}
     assert write_tuning.gain_table([study], defaults, tuned).splitlines() == [
-        "| method | fog | mean | gain |",
-        "| --- | ---: | ---: | ---: |",
-        "| Source | 50.0 (50.0) | 50.0 (50.0) | +0.00 |",
-        "| TENT | 61.2 (60.0) | 61.2 (60.0) | +1.25 |",
+        "| method | defaults | tuned | gain | better on | worse on |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| Source | 50.00 | 50.00 | +0.00 | 0 | 0 |",
+        "| TENT | 61.00 | 61.17 | +0.17 | 1 | 1 |",
     ]
+    assert write_tuning.gain_table([study], defaults, {**tuned, ("tent", "pure:glass_blur"): 1.0}).count("\n") == 2

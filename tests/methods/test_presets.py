@@ -12,7 +12,7 @@ from midway.bench.entries import Entry, SettingError, parse_entries
 from midway.methods.presets import PRESETS, preset
 from midway.testing import tiny_network
 
-SEARCHED = [name for name in midway.methods.names() if name not in ("source", "memo", "dua")]
+SEARCHED = [name for name in midway.methods.names() if name not in ("source", "memo")]
 
 
 @pytest.mark.parametrize("name", SEARCHED)

@@ -15,7 +15,7 @@ from midway.report.stored_run import stored_run
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Folder of a run or of a demo.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, of a demo or of a search.")],
     other: Annotated[Path | None, typer.Argument(help="A later run, to be compared with the first.")] = None,
     out: Annotated[Path | None, typer.Option(help="The file (default: report.html in the folder of the last).")] = None,
 ) -> None:

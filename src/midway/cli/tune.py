@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +18,10 @@ from midway.bench.engines.ray import RayEngine
 from midway.bench.entries import Entry, parse_entries
 from midway.cli.progress import ProgressLine, RunProgress, in_words
 from midway.cli.run import EngineName
+from midway.report import write_report
 from midway.report.figures.style import save
 from midway.report.figures.tuning import draw_history, draw_importance, history_of
+from midway.report.stored_run import HELD_OUT, STUDY, search_run
 from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
 from midway.tune import SCENARIOS, Findings, Search, TrialRecord, held_out_plan
@@ -92,23 +96,38 @@ def tune(
     except KeyboardInterrupt:
         console.print("Stopped. Every finished trial is kept; the same command goes on from there.")
         raise typer.Exit(130) from None
-    found.save(folder / "study.json")
+    command = without_passwords(shlex.join(["midway", *sys.argv[1:]]))
+    found = replace(found, command=command)
+    found.save(folder / STUDY)
     _show(console, found)
     plan = folder / "best.toml"
     plan.write_text(held_out_plan(search, found), encoding="utf-8")
     save(draw_history(history_of(found)), folder / "history")
     if found.importance:
         save(draw_importance(found.importance), folder / "importance")
-    console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / 'study.json'}", soft_wrap=True)
+    console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / STUDY}", soft_wrap=True)
     if running := found.count("running"):
         console.print(f"Still running elsewhere: {running}. Run this again for the final word.")
     elif found.best.settings == found.defaults:
         console.print("The defaults are the best so far: there is no gain to measure.")
     elif gain:
-        measured = measure_gain(console, plan, jobs)
+        measured = measure_gain(console, plan, jobs, command=command)
         console.print(f"On corruptions the search never saw: {measured}", highlight=False, soft_wrap=True)
     if failed := found.count("failed"):
-        console.print(f"{failed} trials failed; study.json says why.")
+        console.print(f"{failed} trials failed; {STUDY} says why.")
+    page = write_report(search_run(folder, found), folder / "report.html")
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
+
+
+def without_passwords(command: str) -> str:
+    """Hide the passwords of addresses: a command is kept in files that people share.
+
+    Example:
+        >>> from midway.cli.tune import without_passwords
+        >>> without_passwords("midway tune tent --storage postgresql://ann:secret@host/name")
+        'midway tune tent --storage postgresql://ann:***@host/name'
+    """
+    return re.sub(r"(://[^:/@\s]*):[^/\s]*@", r"\1:***@", command)
 
 
 def _one_entry(text: str) -> Entry:
@@ -119,11 +138,10 @@ def _one_entry(text: str) -> Entry:
     return entries[0]
 
 
-def measure_gain(console: Console, plan: Path, jobs: int = 1) -> PairedComparison:
+def measure_gain(console: Console, plan: Path, jobs: int = 1, *, command: str = "") -> PairedComparison:
     """Run the plan of a search, defaults and tuned on held-out streams, and compare them stream by stream."""
     cells = load_plan(plan).cells()
-    command = shlex.join(["midway", *sys.argv[1:]])
-    with Store(plan.parent / "held_out") as store:
+    with Store(plan.parent / HELD_OUT) as store:
         with RunProgress(console, jobs) as progress:
             run(cells, store, LocalEngine(jobs=jobs), command=command, watcher=progress)
         records = [store.labelled(cell) for cell in cells]

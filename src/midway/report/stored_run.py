@@ -8,8 +8,12 @@ from pathlib import Path
 
 from midway.bench import Comparison, Record, gather, read_records
 from midway.bench.store import RESULTS
+from midway.tune.findings import Findings
 
 DEMO_RESULTS = "results.json"
+STUDY = "study.json"
+HELD_OUT = "held_out"
+"""Within the folder of a search: the store of its gain on other streams."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +25,14 @@ class StoredRun:
         folder: Where it is; None for results that were not read from one.
         comparisons: Results that stand in one table, network by network and data set by data set.
         records: The lines of the store, the last one about each cell; none of a demo, which keeps results alone.
+        search: The search whose gain the results measure, if the folder is that of one.
     """
 
     name: str
     folder: Path | None
     comparisons: tuple[Comparison, ...]
     records: tuple[Record, ...] = ()
+    search: Findings | None = None
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -40,11 +46,12 @@ class StoredRun:
         """
         used = [record.command for record in sorted(self.records, key=lambda record: record.finished)]
         used += [comparison.command for comparison in self.comparisons if comparison.command not in used]
+        used += [self.search.command] if self.search is not None else []
         return tuple(command for command in reversed(dict.fromkeys(reversed(used))) if command)
 
 
 def read_run(path: Path) -> StoredRun:
-    """Read the folder of a run or of a demo.
+    """Read the folder of a run, of a demo or of a search.
 
     Args:
         path: The folder, or the file of results in it.
@@ -68,7 +75,16 @@ def read_run(path: Path) -> StoredRun:
         return stored_run(name, read_records(folder), folder=folder)
     if (folder / DEMO_RESULTS).is_file():
         return StoredRun(name, folder, (Comparison.load(folder / DEMO_RESULTS),))
-    raise FileNotFoundError(f"{path} holds no results: there is no {RESULTS} and no {DEMO_RESULTS} in it.")
+    if (folder / STUDY).is_file():
+        return search_run(folder, Findings.load(folder / STUDY))
+    raise FileNotFoundError(f"{path} holds no results: there is no {RESULTS}, {DEMO_RESULTS} or {STUDY} in it.")
+
+
+def search_run(folder: Path, found: Findings) -> StoredRun:
+    """Make a run of what a search found and of its gain on other streams, as far as that was measured."""
+    measured = folder / HELD_OUT
+    records = read_records(measured) if (measured / RESULTS).is_file() else []
+    return replace(stored_run(folder.resolve().name, records, folder=folder), search=found)
 
 
 def stored_run(

@@ -49,6 +49,7 @@ class Findings:
         trials: In order of their numbers.
         importance: Hyper-parameter -> share of the accuracy's variation among the better trials that it explains;
             largest first; empty while there are too few trials to say.
+        command: What goes on with the search; empty if it was not started by one.
 
     Example:
         >>> from midway.tune import Findings, TrialRecord
@@ -68,6 +69,7 @@ class Findings:
     defaults: dict[str, Any]
     trials: tuple[TrialRecord, ...]
     importance: dict[str, float]
+    command: str = ""
 
     @property
     def complete(self) -> tuple[TrialRecord, ...]:

@@ -79,9 +79,12 @@ def _titles(run: StoredRun, folder: Path) -> list[str]:
 
 
 def gallery(pictures: Sequence[tuple[str, Shown]]) -> str:
-    """Write pictures, each with the name of its run; a name may be empty."""
-    if not pictures:
-        return ""
+    """Write pictures as a section, each with the name of its run; a name may be empty."""
+    return f'<section id="pictures"><h2>Pictures</h2>{figures(pictures)}</section>' if pictures else ""
+
+
+def figures(pictures: Sequence[tuple[str, Shown]]) -> str:
+    """Write pictures that enlarge, each with the name of its run; a name may be empty."""
     made = []
     for name, picture in pictures:
         caption = escape(f"{name}: {picture.caption}" if name else picture.caption)
@@ -90,4 +93,4 @@ def gallery(pictures: Sequence[tuple[str, Shown]]) -> str:
             f'<img src="{picture.address}" alt="{caption}" width="{picture.width}" height="{picture.height}">'
             f"</button><figcaption>{caption}</figcaption></figure>"
         )
-    return f'<section id="pictures"><h2>Pictures</h2><div class="gallery">{"".join(made)}</div></section>'
+    return f'<div class="gallery">{"".join(made)}</div>'

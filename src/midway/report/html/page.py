@@ -17,6 +17,7 @@ from midway.bench import Comparison
 from midway.report.html.changes import changes, changes_html
 from midway.report.html.gallery import gallery, pictures_of
 from midway.report.html.problems import Failed, environments, failures
+from midway.report.html.search import search_html
 from midway.report.html.section import Section, title_of
 from midway.report.labels import tell_apart
 from midway.report.stored_run import StoredRun, tell_runs_apart
@@ -66,9 +67,10 @@ def render(run: StoredRun | Comparison, *, against: StoredRun | Comparison | Non
     title = f"{newest.name} against {runs[0].name}" if several else newest.name
     body = [
         changes_html(changed, alone, number=len(sections)) if several else "",
+        *(search_html(each.search) for each in reversed(runs) if each.search is not None),
         _contents(sections) if len(sections) > 1 else "",
         *(section.html(number) for number, section in enumerate(sections)),
-        "" if sections else "<p>There are no results yet.</p>",
+        "" if sections or any(each.search for each in runs) else "<p>There are no results yet.</p>",
         gallery([(name, shown) for name, found, _ in pictures for shown in found]),
         _reproduce(runs),
         _problems(runs, failed, [note for _, _, left_out in pictures for note in left_out]),

@@ -1,0 +1,72 @@
+"""The page of a search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from midway.report import read_run
+from midway.report.html import render
+from midway.report.html.search import search_html
+from midway.report.stored_run import StoredRun
+from midway.tune import Findings, TrialRecord
+
+
+def findings(command: str = "midway tune tent") -> Findings:
+    trials = (
+        TrialRecord(0, "complete", {"lr": 0.001, "moves": "norm"}, 70.0, seconds=12.0),
+        TrialRecord(1, "pruned", {"lr": 0.5, "moves": "<b>"}, 40.0, seconds=3.0),
+        TrialRecord(2, "failed", {"lr": 0.7, "moves": "norm"}, None, failure="it is <i>too</i> large"),
+        TrialRecord(3, "complete", {"lr": 0.0025, "moves": "norm"}, 71.5, seconds=11.0),
+    )
+    defaults = {"lr": 0.001, "moves": "norm"}
+    searched = {"data": "cifar10", "scenarios": ["pure:spatter", "pure:saturate"], "root": None}
+    return Findings("tent", "tent-0", searched, defaults, trials, {"lr": 0.75, "moves": 0.25}, command)
+
+
+def test_the_search_opens_with_what_was_found() -> None:
+    page = search_html(findings())
+    assert "<b>TENT</b> reaches <b>71.50 %</b>" in page
+    assert "1.50 points above its defaults: <code>lr=0.0025, moves=norm</code>" in page
+    assert "2 complete, 1 pruned, 1 failed" in page
+    assert "75 % of what parts the better trials" in page
+    assert "pure:spatter, pure:saturate" in page
+
+
+def test_every_trial_stands_in_a_table_that_sorts() -> None:
+    page = search_html(findings())
+    assert page.count('<th scope="row">') == 4 + 2  # the trials and what was searched on
+    assert '<td data-value="0.0025">0.0025</td>' in page
+    assert "failed: it is &lt;i&gt;too&lt;/i&gt; large" in page
+    assert "<b>&lt;b&gt;" not in page
+    assert '<td class="text">&lt;b&gt;</td>' in page
+
+
+def test_history_and_importance_are_pictures_that_enlarge() -> None:
+    assert search_html(findings()).count('<button type="button" aria-label="Enlarge: ') == 2
+
+
+def test_a_search_without_a_complete_trial_says_so() -> None:
+    begun = Findings("tent", "tent-0", {}, {"lr": 1}, (TrialRecord(0, "running", {"lr": 1}, None),), {})
+    assert "No trial is complete yet." in search_html(begun)
+    assert "running" in search_html(begun)
+
+
+def test_the_folder_of_a_search_is_read_as_a_run(tmp_path: Path) -> None:
+    findings().save(tmp_path / "study.json")
+    run = read_run(tmp_path)
+    assert run.search == findings()
+    assert run.comparisons == ()
+    page = render(run)
+    assert "midway tune tent" in page
+    assert "There are no results yet" not in page
+
+
+def test_other_runs_have_no_search() -> None:
+    assert 'id="search"' not in render(StoredRun("run", None, ()))
+
+
+def test_a_folder_without_anything_says_what_it_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"results\.jsonl, results\.json or study\.json"):
+        read_run(tmp_path)
