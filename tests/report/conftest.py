@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from midway.bench import Cell, Failure, Record, Result
+from midway.bench import Cell, Comparison, Failure, Record, Result
 
+PAIR = "outlier:glass_blur/fog@0.005"
 COST = {"images": 200, "flops_total": 4e11, "forward_passes": 2.0, "backward_passes": 1.0, "moving_parameters": 1824}
 
 
@@ -54,3 +55,21 @@ def made() -> Callable[..., Result]:
 @pytest.fixture
 def record() -> Callable[..., Record]:
     return _record
+
+
+@pytest.fixture
+def comparison(made: Callable[..., Result]) -> Comparison:
+    """Source and MITA on two pure streams and an outlier stream, three seeds."""
+    results = []
+    for seed in range(3):
+        results += [
+            made("source", "pure:fog", 60.0 + seed, seed=seed, batch_accuracies=(60.0, 61.0), seconds_per_batch=0.1),
+            made("source", "pure:snow", 50.0 + seed, seed=seed, batch_accuracies=(50.0, 50.0), seconds_per_batch=0.1),
+            made("source", PAIR, 50.0, 20.0, 20.25 + seed, seed=seed, seconds_per_batch=0.1),
+            made("mita", "pure:fog", 75.5 + seed, seed=seed, batch_accuracies=(70.0, 81.0)),
+            made("mita", "pure:snow", 71.0 + 2 * seed, seed=seed, batch_accuracies=(70.0, 72.0)),
+            made("mita", PAIR, 40.0, 70.0, 69.875, seed=seed),
+        ]
+    return Comparison(
+        "A title", "midway run x.toml --out 'runs/x y'", {"network": "wrn", "seeds": [0, 1, 2]}, tuple(results)
+    )

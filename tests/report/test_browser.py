@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import browser as driver
 import pytest
 from PIL import Image
 
@@ -21,17 +19,6 @@ HOSTILE = """</script><script>window.hacked = 1</script><img src=x onerror="wind
 RATIOS = (0.005, 0.05, 0.5)
 
 
-def _driver() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("browser", Path(__file__).with_name("browser.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["browser"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-driver = _driver()
 pytestmark = pytest.mark.skipif(driver.CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 
 

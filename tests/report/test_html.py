@@ -2,27 +2,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
+from html_page import Page
 from PIL import Image
 
 from midway.bench import Comparison, Record, Result
 from midway.report import read_run, summary, to_html, write_report
 from midway.report.html import find_winner, render, verdict, winners_by_scenario
 from midway.report.html.accuracy import UNEQUAL, accuracy_tables
-from midway.report.html.differences import difference
 from midway.report.html.gallery import LARGEST, pictures_of
 from midway.report.html.problems import environments, warnings_of
 from midway.report.html.tables import cost_rows
-from midway.report.stored_run import StoredRun, stored_run, tell_runs_apart
+from midway.report.stored_run import StoredRun, stored_run
 from midway.report.tables import Cell, Column, Table
 from midway.significance import compare_paired
 
@@ -30,59 +27,6 @@ Made = Callable[..., Result]
 Line = Callable[..., Record]
 PAIR = "outlier:glass_blur/fog@0.005"
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror='alert(2)'>"><b>&amp;"""
-
-
-class Page(HTMLParser):
-    """Reads a page: its elements, the text of the tables' cells, and that tags are balanced."""
-
-    VOID = ("meta", "img", "br", "input")
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text: dict[str, list[str]] = {}
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attributes)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        for tag in self.open:
-            self.text.setdefault(tag, []).append(data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-    def words(self, tag: str = "main") -> str:
-        return " ".join(" ".join(self.text.get(tag, [])).split())
-
-    def data(self) -> Any:
-        return json.loads("".join(self.text["script"][:1]))
-
-
-@pytest.fixture
-def comparison(made: Made) -> Comparison:
-    results = []
-    for seed in range(3):
-        results += [
-            made("source", "pure:fog", 60.0 + seed, seed=seed, batch_accuracies=(60.0, 61.0), seconds_per_batch=0.1),
-            made("source", "pure:snow", 50.0 + seed, seed=seed, batch_accuracies=(50.0, 50.0), seconds_per_batch=0.1),
-            made("source", PAIR, 50.0, 20.0, 20.25 + seed, seed=seed, seconds_per_batch=0.1),
-            made("mita", "pure:fog", 75.5 + seed, seed=seed, batch_accuracies=(70.0, 81.0)),
-            made("mita", "pure:snow", 71.0 + 2 * seed, seed=seed, batch_accuracies=(70.0, 72.0)),
-            made("mita", PAIR, 40.0, 70.0, 69.875, seed=seed),
-        ]
-    return Comparison(
-        "A title", "midway run x.toml --out 'runs/x y'", {"network": "wrn", "seeds": [0, 1, 2]}, tuple(results)
-    )
 
 
 def test_the_answer_comes_first_and_its_numbers_are_those_of_the_store(comparison: Comparison) -> None:
@@ -254,75 +198,6 @@ def test_settings_of_one_label_are_told_apart(made: Made) -> None:
     assert "lr=2.0" in page.words("b")  # not the default
 
 
-def test_two_runs(comparison: Comparison, made: Made) -> None:
-    better = tuple(
-        replace(
-            result,
-            accuracy=result.accuracy + 1 + result.seed / 10,
-            by_group={k: v + 2 for k, v in result.by_group.items()},
-        )
-        for result in comparison.results
-        if result.seed is not None
-    )
-    second = replace(
-        comparison, results=(*better, made("bn", "pure:fog", 1.0)), settings={"network": "wrn", "seeds": 3}
-    )
-    found = difference(comparison, second, names=("a", "b"))
-    assert found.overall is not None
-    assert found.overall.difference == pytest.approx(1.1)
-    assert (found.overall.pairs, found.overall.wins) == (18, 18)
-    assert found.settings == {"seeds": ([0, 1, 2], 3)}
-    assert found.only == {"b": ("bn",)}
-    cell = dict(found.table.rows)["mita"][found.table.columns.index(Column(PAIR, "glass_blur", 500))]
-    assert cell is not None
-    assert (cell.value, cell.signed) == (pytest.approx(2.0), True)
-    page = Page(render(StoredRun("b", None, (second,)), against=StoredRun("a", None, (comparison,))))
-    assert "b is 1.10 points above a , mean over 18 results that both have" in page.words()
-    assert page.words("h1") == "b against a"
-    assert "Only b has BN." in page.words()
-    *_, change = page.data()  # after the comparisons of both
-    (chart,) = change["charts"]
-    assert {row["title"]: row["values"] for row in chart["views"][0]["rows"]} == {
-        "Source": {"source": 1.1},
-        "MITA": {"mita": 1.1},
-    }
-    apart = replace(second, results=(made("bn", "pure:fog", 1.0),))
-    text = render(StoredRun("b", None, (apart,)), against=StoredRun("a", None, (comparison,)))
-    assert "no method, stream and seed in common" in text
-
-
-def test_comparisons_of_other_titles_stand_alone(comparison: Comparison) -> None:
-    titles = [("a net", "an old net"), ("a new net", "a net")]
-    runs = [
-        StoredRun(name, None, tuple(replace(comparison, title=title) for title in some))
-        for name, some in zip("ab", titles, strict=True)
-    ]
-    page = Page(render(runs[1], against=runs[0]))
-    words = page.words()
-    assert "Only a has the comparison an old net. Only b has the comparison a new net." in words
-    assert words.count("b is level with a , mean over 18 results that both have") == 1
-    nothing = Page(render(replace(runs[1], comparisons=runs[1].comparisons[:1]), against=runs[0])).words()
-    assert "The two runs have no comparison of the same title." in nothing
-
-
-def test_runs_of_one_name_are_told_apart(comparison: Comparison, made: Made, tmp_path: Path) -> None:
-    more = replace(comparison, results=(*comparison.results, made("bn", "pure:fog", 1.0)))
-    folders = [tmp_path / day / "deep" / "run" for day in ("monday", "tuesday")]
-    for folder in folders:
-        (folder / "figures").mkdir(parents=True)
-        Image.new("RGB", (6, 4), "red").save(folder / "figures" / "moves.png")
-    runs = [StoredRun("run", folder, (each,)) for folder, each in zip(folders, (more, comparison), strict=True)]
-    page = Page(render(runs[1], against=runs[0]))
-    assert page.words("h1") == "tuesday/deep/run against monday/deep/run"
-    assert "Only monday/deep/run has BN." in page.words()
-    assert [caption.partition(":")[0] for caption in page.text["figcaption"][-2:]] == [
-        "tuesday/deep/run",
-        "monday/deep/run",
-    ]
-    assert [run.name for run in tell_runs_apart([runs[0], runs[0]])] == ["run (1)", "run (2)"]
-    assert [run.name for run in tell_runs_apart([replace(run, folder=None) for run in runs])] == ["run (1)", "run (2)"]
-
-
 def test_means_are_over_the_seeds_that_all_have(made: Made) -> None:
     shifts = {"fog": 60.0, "snow": 50.0, "frost": 40.0}
     results = [
@@ -478,7 +353,9 @@ def test_runs_are_read_from_folders(comparison: Comparison, record: Line, made: 
         run = read_run(path)
         assert (run.name, [r.accuracy for r in run.comparisons[0].results]) == ("run", [61.0])
         assert len(run.records) == 1
-    with pytest.raises(FileNotFoundError, match=r"holds no results: there is no results\.jsonl and no results\.json"):
+    with pytest.raises(
+        FileNotFoundError, match=r"holds no results: there is no results\.jsonl, results\.json or study\.json"
+    ):
         read_run(tmp_path)
 
 

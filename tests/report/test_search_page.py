@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from midway.report import read_run
 from midway.report.html import render
 from midway.report.html.search import search_html
@@ -65,8 +63,3 @@ def test_the_folder_of_a_search_is_read_as_a_run(tmp_path: Path) -> None:
 
 def test_other_runs_have_no_search() -> None:
     assert 'id="search"' not in render(StoredRun("run", None, ()))
-
-
-def test_a_folder_without_anything_says_what_it_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"results\.jsonl, results\.json or study\.json"):
-        read_run(tmp_path)

@@ -16,7 +16,7 @@ from midway.bench import Comparison, Record, gather
 from midway.bench.networks import load_network
 from midway.methods.registry import WRAP
 from midway.report.labels import tell_apart
-from midway.report.stored_run import read_run
+from midway.report.stored_run import StoredRun, read_run
 from midway.suggest import unknown
 
 if TYPE_CHECKING:
@@ -41,40 +41,21 @@ def figures(
     seed: Annotated[int, typer.Option(help="Seed of the pictures.")] = 0,
 ) -> None:
     """Draw the figures of stored runs as SVG, PDF and PNG."""
-    from midway.report.figures import FIGURES, save, stored_figures
-    from midway.report.figures.corrections import draw_corrections, stored_corrections
+    from midway.report.figures import FIGURES
     from midway.report.figures.pictures import PICTURES, Setting, entry_of, picture_figures
 
-    console = Console()
     stored = [read_run(run) for run in runs]
-    folder = out or (stored[0].folder or Path()) / "figures"
     wanted = [name.strip() for name in only.split(",") if name.strip()]
     for name in wanted:
         if name not in (*FIGURES, *PICTURES):
             raise ValueError(unknown("figure", name, (*FIGURES, *PICTURES)))
     records = [record for each in stored for record in each.records]
     comparisons = gather(records) + [one for each in stored if not each.records for one in each.comparisons]
-    drawn: set[str] = set()
-
-    def keep(name: str, figure: Figure, suffix: str = "") -> None:
-        drawn.add(name)
-        save(figure, folder / (name + suffix))
-        console.print(f"{folder / (name + suffix)}.svg, .pdf and .png", highlight=False, soft_wrap=True)
-
-    for number, comparison in enumerate(comparisons, start=1):
-        suffix = f"_{number}" if len(comparisons) > 1 else ""
-        comparison = replace(comparison, results=tell_apart(comparison.results))
-        for name, figure in stored_figures(comparison, only=wanted).items():
-            keep(name, figure, suffix)
+    keep = _Keep(Console(), out or (stored[0].folder or Path()) / "figures")
+    _draw_results(comparisons, wanted, keep)
     if not wanted or "corrections" in wanted:
-        kept = [
-            stored_corrections(each.folder, each.records, baseline=baseline, method=method)
-            for each in stored
-            if each.folder is not None
-        ]
-        if found := [each for each in kept if each is not None and each.cases]:
-            keep("corrections", draw_corrections(max(found, key=lambda each: each.corrected)))
-    computed = [name for name in wanted or PICTURES if name in PICTURES and name not in drawn]
+        _draw_kept_corrections(stored, keep, baseline=baseline, method=method)
+    computed = [name for name in wanted or PICTURES if name in PICTURES and name not in keep.drawn]
     if pictures and computed:
         network, data = _of(records, comparisons)
         own = entry_of(records, "mita").settings
@@ -99,10 +80,50 @@ def figures(
             return f"{name}: no outlier that {baseline} has wrong and {method} right; more --images have more outliers."
         return f"{name}: computed from the network and images, ask for it with --pictures."
 
-    if pictures and not wanted and "corrections" not in drawn:
-        console.print(lacks("corrections"), highlight=False, soft_wrap=True)
-    if missing := [lacks(name) for name in wanted if name not in drawn]:
+    if pictures and not wanted and "corrections" not in keep.drawn:
+        keep.console.print(lacks("corrections"), highlight=False, soft_wrap=True)
+    if missing := [lacks(name) for name in wanted if name not in keep.drawn]:
         raise ValueError("\n".join(missing))
+
+
+class _Keep:
+    """Saves figures, says where, and remembers which."""
+
+    def __init__(self, console: Console, folder: Path) -> None:
+        self.console, self.folder = console, folder
+        self.drawn: set[str] = set()
+
+    def __call__(self, name: str, figure: Figure, suffix: str = "") -> None:
+        from midway.report.figures import save
+
+        self.drawn.add(name)
+        path = self.folder / (name + suffix)
+        save(figure, path)
+        self.console.print(f"{path}.svg, .pdf and .png", highlight=False, soft_wrap=True)
+
+
+def _draw_results(comparisons: Sequence[Comparison], wanted: Sequence[str], keep: _Keep) -> None:
+    """Draw what stored numbers allow; the figures of several comparisons are numbered."""
+    from midway.report.figures import stored_figures
+
+    for number, comparison in enumerate(comparisons, start=1):
+        suffix = f"_{number}" if len(comparisons) > 1 else ""
+        comparison = replace(comparison, results=tell_apart(comparison.results))
+        for name, figure in stored_figures(comparison, only=wanted).items():
+            keep(name, figure, suffix)
+
+
+def _draw_kept_corrections(stored: Sequence[StoredRun], keep: _Keep, *, baseline: str, method: str) -> None:
+    """Draw the outliers put right from answers that a run kept, of several runs from the one that has most."""
+    from midway.report.figures.corrections import draw_corrections, stored_corrections
+
+    kept = [
+        stored_corrections(each.folder, each.records, baseline=baseline, method=method)
+        for each in stored
+        if each.folder is not None
+    ]
+    if found := [each for each in kept if each is not None and each.cases]:
+        keep("corrections", draw_corrections(max(found, key=lambda each: each.corrected)))
 
 
 def _of(records: Sequence[Record], comparisons: Sequence[Comparison]) -> tuple[nn.Module, midway.data.ImageSet]:
