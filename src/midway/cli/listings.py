@@ -69,7 +69,7 @@ def show_method(name: Annotated[str, typer.Argument(help="A name that `midway me
         'Every method but memo and dua also takes statistics="kindred": each image is normalised by the images of its '
         "batch like it; every method takes "
         'wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses); all '
-        'but memo take preset="tuned": what a search found on CIFAR-10 (docs/tuning.md).',
+        'but memo take preset="tuned": what a search found on short streams of CIFAR-10 (docs/tuning.md).',
         highlight=False,
     )
 

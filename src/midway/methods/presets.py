@@ -19,7 +19,7 @@ def preset(method: str, name: str) -> dict[str, Any]:
         method: Name of the method.
         name: ``"published"``, the defaults, which are the paper's where there is one; or ``"tuned"``, what a search
             found that gave every method as many trials on the same streams of CIFAR-10 (``docs/tuning.md``). They
-            are for problems of that size.
+            are for problems of that size and streams as short, some 2,000 images.
 
     Raises:
         ValueError: There is no such preset, or the method is not in it.
