@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import write_results
 
 from midway.bench import Grid, read_records
 from midway.bench.plan_file import read_plan
+from midway.report.tables import Cell, Column, Table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
 
@@ -59,3 +61,36 @@ def test_shares_of_the_filters() -> None:
             heading = record.cell.scenario.replace(":", ": ").replace("_", " ")
             assert f"| {heading} | {share:.1f} | - |" in table
             assert 1 < share < 99, "a filter that passes nothing or everything is none"
+
+
+def test_where_mita_is_best_by_hand() -> None:
+    columns = [
+        Column(stream, group, None, kind)
+        for stream, group in (("outlier:fog/snow@0.1", "fog"), ("mixture:fog/snow@0.5", "fog"), ("pure:all", "mCE"))
+        for kind in ("ours", "paper")
+    ]
+
+    def row(*best: bool) -> tuple[Cell, ...]:
+        return tuple(Cell(1.0, best=flag) for flag in best)
+
+    rows = (("mita", row(False, True, True, True, True, True)), ("tent", row(True, False, False, False, False, False)))
+    assert write_results.where_best(Table("", tuple(columns), rows)) == (
+        "Alone or level, MITA is best in 1 of 2 columns; the paper has it best in 2, of which here in 1, "
+        "and not in fog of the outlier fog / snow."
+    )
+    ours = tuple(column for column in columns if column.kind == "ours")
+    alone = Table("", ours, (("mita", row(True, False, True)),))
+    assert write_results.where_best(alone) == "Alone or level, MITA is best in 1 of 2 columns."
+
+
+def test_verdicts_leave_numbers_to_the_tables() -> None:
+    for section in write_results.SECTIONS:
+        assert not re.search(r"\d\.\d", section.verdict), "what is written by hand does not follow the runs"
+
+
+def test_costs_by_hand() -> None:
+    records = [record for record in read_records(FOLDER / "defaults") if record.cell.scenario == "pure:fog"]
+    lines = write_results.costs_table(records).splitlines()
+    (source,) = (line for line in lines if line.startswith("| source |"))
+    seconds = next(r.result.seconds_per_batch for r in records if r.result is not None and r.cell.label == "source")
+    assert source.split(" | ")[1:5] == [f"{seconds:.2g}", "1", "1", "0"]  # seconds, times Source, forward, backward
