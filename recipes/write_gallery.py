@@ -119,7 +119,10 @@ GALLERY = (
     Picture(
         "samples",
         "What the network takes for data",
-        "Langevin samples from the energy of the source network and of the adapted one.",
+        "Langevin samples from the energy of the source network and of the two that MITA adapted to gaussian noise."
+        " None is a picture: a classifier never learnt what images look like. What adaptation changes is their energy:"
+        " the chains of the source end far below any image, those of the adapted networks among the images (see the"
+        " last figure).",
         ("mita",),
         "samples",
         PICTURES,
@@ -127,7 +130,8 @@ GALLERY = (
     Picture(
         "moves",
         "What data adaptation does to an image",
-        "Original, adapted, and the difference, enlarged, for each corruption.",
+        "Original, adapted, and the difference, enlarged, for each corruption. What moves is noise and the borders of"
+        " blocks; images that are blurred or of low contrast hardly move.",
         ("mita",),
         "moves",
         PICTURES,
@@ -151,7 +155,10 @@ GALLERY = (
     Picture(
         "energies",
         "Energies",
-        "Of clean, corrupted, sampled and adapted images, before and after the network adapted.",
+        "Of clean, corrupted, sampled and adapted images, before and after the network adapted; lines are means. To the"
+        " source, its own samples are likelier than any image, and corrupted images less likely than clean ones. To the"
+        " adapted network the samples are no likelier than images, and images that were moved lie where clean ones"
+        " do.",
         ("mita",),
         "energies",
         PICTURES,
