@@ -76,7 +76,7 @@ class Picture:
 
 
 PICTURES = ("--pictures", "--images", "1000")
-MORE_PICTURES = ("--pictures", "--images", "10000")  # one image in 200 is an outlier
+OUTLIERS = ("--pictures", "--images", "10000", "--pair", "impulse_noise/gaussian_noise")  # one image in 200 is one
 
 GALLERY = (
     Picture(
@@ -150,7 +150,7 @@ GALLERY = (
         "The baseline is wrong, MITA right: both answers and how sure they are.",
         ("mita",),
         "corrections",
-        MORE_PICTURES,
+        OUTLIERS,
     ),
     Picture(
         "energies",

@@ -122,6 +122,19 @@ def test_pictures_are_computed_on_request(run_folder: Path, tmp_path: Path) -> N
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".pdf", ".png", ".svg"]
 
 
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ("fog", "'fog' is no pair: write it like glass_blur/gaussian_noise."),
+        ("fog/snow/frost", "'fog/snow/frost' is no pair"),
+        ("fog/snoww", "unknown corruption 'snoww': did you mean 'snow'"),
+    ],
+)
+def test_what_is_no_pair_is_said(run_folder: Path, tmp_path: Path, pair: str, said: str) -> None:
+    small = ["--pictures", "--images", "8", "--batch-size", "8", "--only", "energies", "--out", str(tmp_path)]
+    assert said in str(runner.invoke(app, ["figures", str(run_folder), *small, "--pair", pair]).exception)
+
+
 def test_corrections_come_from_kept_answers(run_folder: Path) -> None:
     records = read_records(run_folder)
     found = stored_corrections(run_folder, records, baseline="source", method="bn")

@@ -36,6 +36,10 @@ def figures(
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images a batch, for pictures.")] = 200,
     image: Annotated[int, typer.Option(min=0, help="Number of the image whose moves are shown.")] = 0,
     langevin_steps: Annotated[int, typer.Option(min=1, help="Length of the chains that are shown.")] = 200,
+    pair: Annotated[
+        str,
+        typer.Option(help="Outliers and what they are among, for corrections; samples and energies have the latter."),
+    ] = "glass_blur/gaussian_noise",
     baseline: Annotated[str, typer.Option(help="Label of the method whose mistakes are corrected.")] = "tent",
     method: Annotated[str, typer.Option(help="Label of the method that corrects them.")] = "mita",
     seed: Annotated[int, typer.Option(help="Seed of the pictures.")] = 0,
@@ -45,6 +49,9 @@ def figures(
     from midway.report.figures.pictures import PICTURES, Setting, entry_of, picture_figures
 
     stored = [read_run(run) for run in runs]
+    outliers, _, rest = pair.partition("/")
+    if not (outliers and rest) or "/" in rest:
+        raise ValueError(f"'{pair}' is no pair: write it like glass_blur/gaussian_noise.")
     wanted = [name.strip() for name in only.split(",") if name.strip()]
     for name in wanted:
         if name not in (*FIGURES, *PICTURES):
@@ -64,6 +71,8 @@ def figures(
             data.first(images),
             batch_size=batch_size,
             image=image,
+            shift=rest,
+            outliers=outliers,
             mita={key: value for key, value in own.items() if key != WRAP},  # pictures look inside
             baseline=entry_of(records, baseline),
             method=entry_of(records, method),
@@ -77,7 +86,10 @@ def figures(
         if name in FIGURES:
             return f"{name} needs {FIGURES[name].needs}. A run that has them: midway run {FIGURES[name].run}"
         if pictures:
-            return f"{name}: no outlier that {baseline} has wrong and {method} right; more --images have more outliers."
+            return (
+                f"{name}: no outlier that {baseline} has wrong and {method} right; "
+                "more --images have more outliers, and another --pair has others."
+            )
         return f"{name}: computed from the network and images, ask for it with --pictures."
 
     if pictures and not wanted and "corrections" not in keep.drawn:
