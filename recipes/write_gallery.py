@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
+from write_results import finished
 
 PAGE = Path("docs/gallery.md")
 FOLDER = Path("docs/images/gallery")
@@ -45,7 +46,7 @@ class Picture:
         runs: The stored runs, drawn together.
         figure: What `midway figures` calls it.
         options: What else the command needs.
-        otherwise: What it is drawn from as long as these runs are not all stored.
+        otherwise: What it is drawn from as long as these runs are not all finished.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Picture:
     def folders(self) -> list[Path]:
         """Where its runs lie."""
         chosen = [RUNS / run for run in self.runs]
-        if self.otherwise and not all(folder.is_dir() for folder in chosen):
+        if self.otherwise and not all(map(finished, self.runs)):
             chosen = [RUNS / run for run in self.otherwise]
         return chosen
 
@@ -82,7 +83,7 @@ GALLERY = (
     Picture(
         "motivation",
         "Why batches are not enough",
-        "The gain over the unadapted network: bars are means, dots are streams, whiskers the spread over seeds. On"
+        "The gain over the unadapted network: bars are means, dots are streams. On"
         " images unlike the rest of their batch the methods gain less than half of what they gain on the rest, and in"
         " some pairs they fall below the unadapted network; MITA is no exception there.",
         ("outlier", "mixture"),
@@ -98,7 +99,14 @@ GALLERY = (
         ("sweep",),
         "outlier_ratio",
     ),
-    Picture("corruptions", "Methods by corruptions", "One corruption at a time.", ("pure",), "corruptions"),
+    Picture(
+        "corruptions",
+        "Methods by corruptions",
+        "One corruption at a time.",
+        ("pure",),
+        "corruptions",
+        otherwise=("defaults",),
+    ),
     Picture(
         "over_time",
         "Accuracy over a stream",
@@ -109,20 +117,26 @@ GALLERY = (
     Picture(
         "cost_seconds",
         "Accuracy against time",
-        "The line joins those that nothing beats in both.",
+        "The line joins those that nothing beats in both; their names are bold.",
         ("pure",),
         "cost_seconds",
+        otherwise=("defaults",),
     ),
     Picture(
-        "cost_gflops", "Accuracy against arithmetic", "The same, counted instead of timed.", ("pure",), "cost_gflops"
+        "cost_gflops",
+        "Accuracy against arithmetic",
+        "The same, counted instead of timed.",
+        ("pure",),
+        "cost_gflops",
+        otherwise=("defaults",),
     ),
     Picture(
         "samples",
         "What the network takes for data",
         "Langevin samples from the energy of the source network and of the two that MITA adapted to gaussian noise."
         " None is a picture: a classifier never learnt what images look like. What adaptation changes is their energy:"
-        " the chains of the source end far below any image, those of the adapted networks among the images (see the"
-        " last figure).",
+        " the chains of the source end below nearly every image, those of the adapted networks among the images (see"
+        " the last figure).",
         ("mita",),
         "samples",
         PICTURES,
@@ -157,8 +171,8 @@ GALLERY = (
         "Energies",
         "Of clean, corrupted, sampled and adapted images, before and after the network adapted; lines are means. To the"
         " source, its own samples are likelier than any image, and corrupted images less likely than clean ones. To the"
-        " adapted network the samples are no likelier than images, and images that were moved lie where clean ones"
-        " do.",
+        " adapted network the samples are no likelier than clean images, and images that were moved are likelier than"
+        " these.",
         ("mita",),
         "energies",
         PICTURES,
@@ -247,15 +261,20 @@ def main() -> None:
     only = {name.strip() for name in options.only.split(",") if name.strip()}
     for picture in GALLERY:
         wanted = picture.name in only if only else options.pictures or not picture.options
-        if wanted and all(folder.is_dir() for folder in picture.folders):
+        if wanted and all(finished(folder.name) for folder in picture.folders):
             draw(picture)
     if options.screenshots:
         photograph()
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """Return the page about the figures there are."""
     parts = [INTRODUCTION, *(section(picture) for picture in GALLERY if picture.file.exists())]
     if shots := [shot for shot in SCREENSHOTS if shot.file.exists()]:
         parts.append("## The report\n\n    midway " + " ".join(REPORT) + "\n")
         parts += [f"{shot.title}:\n\n![{shot.title}]({shot.file.relative_to(PAGE.parent)})\n" for shot in shots]
-    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

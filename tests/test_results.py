@@ -6,6 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+import write_gallery
 import write_results
 
 from midway.bench import Grid, read_records
@@ -38,6 +40,23 @@ def test_stored_runs_are_of_the_images_that_are_said_and_did_not_fail() -> None:
             assert not any(Path(text).is_absolute() for text in (record.cell.network, record.cell.root or "")), (
                 "where things lay on the machine that ran it is nobody's business"
             )
+
+
+def test_a_run_is_finished_when_every_method_has_every_stream(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER / "memo", tmp_path / "memo")
+    shutil.copy(FOLDER / "memo.toml", tmp_path)
+    assert write_results.finished("memo", tmp_path)
+    lines = (tmp_path / "memo" / "results.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "memo" / "results.jsonl").write_text("".join(lines[:-1]))
+    assert not write_results.finished("memo", tmp_path)
+    assert not write_results.finished("nothing", tmp_path)
+    write_results.main(tmp_path)
+    assert "## MEMO" not in tmp_path.with_suffix(".md").read_text()
+
+
+def test_the_gallery_is_made_from_the_stored_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER.parents[1])
+    assert write_gallery.page() == write_gallery.PAGE.read_text()
 
 
 def test_means_are_over_the_seeds_that_all_have() -> None:
@@ -75,12 +94,12 @@ def test_where_mita_is_best_by_hand() -> None:
 
     rows = (("mita", row(False, True, True, True, True, True)), ("tent", row(True, False, False, False, False, False)))
     assert write_results.where_best(Table("", tuple(columns), rows)) == (
-        "Alone or level, MITA is best in 1 of 2 columns; the paper has it best in 2, of which here in 1, "
+        "Alone or level, MITA is best in 1 of 2 places; the paper has it best in 2, of which here in 1, "
         "and not in fog of the outlier fog / snow."
     )
     ours = tuple(column for column in columns if column.kind == "ours")
     alone = Table("", ours, (("mita", row(True, False, True)),))
-    assert write_results.where_best(alone) == "Alone or level, MITA is best in 1 of 2 columns."
+    assert write_results.where_best(alone) == "Alone or level, MITA is best in 1 of 2 places."
 
 
 def test_verdicts_leave_numbers_to_the_tables() -> None:

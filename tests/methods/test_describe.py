@@ -30,6 +30,12 @@ def test_the_summary_is_the_prose_alone(name: str) -> None:
     assert not any(word in summary for word in ("Args:", "Example:", ">>>", "``"))
 
 
+@pytest.mark.parametrize("name", [name for name in midway.methods.names() if name != "source"])
+def test_help_names_the_paper(name: str) -> None:
+    method = midway.methods.find(name)
+    assert f"Paper: {method.about.paper}." in str(method.__doc__)
+
+
 def test_the_papers_comparison_of_paradigms() -> None:
     """Batch methods use other images and align none; instance methods the other way round; MITA does both."""
     rows = {row["name"]: row for row in describe.overview()}

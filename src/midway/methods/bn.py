@@ -18,6 +18,8 @@ class BN(Method):
     With a prior N the source's statistics stay in with weight N / (N + n), n being the batch size: small batches then
     lean on the source. The answer is f(x) with those statistics.
 
+    Paper: Schneider et al., NeurIPS 2020.
+
     Args:
         model: The classifier to adapt.
         prior: N, in images; 0 (the paper's setting for large batches) uses the batch alone.
@@ -37,7 +39,7 @@ class BN(Method):
         moves="BatchNorm statistics",
         answers="-",
         passes="1 F",
-        needs=("BatchNorm",),
+        needs=("BatchNorm", "batch statistics"),
     )
     search_space = search_over(prior=Choice(0, 4, 16, 64, 256))
 

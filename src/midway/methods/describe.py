@@ -60,7 +60,7 @@ def overview_markdown() -> str:
 
 def summary_of(method: type[Method]) -> str:
     """Return what a method's docstring says before its arguments."""
-    return re.split(r"^(?:Args|Example):$", _docstring(method), maxsplit=1, flags=re.MULTILINE)[0].strip()
+    return re.split(r"^(?:Paper: .*|(?:Args|Example):)$", _docstring(method), maxsplit=1, flags=re.MULTILINE)[0].strip()
 
 
 def arguments_of(method: type[Method]) -> dict[str, str]:

@@ -31,6 +31,8 @@ class DUA(Method):
     closed form: the same as one image at a time. Labels choose nothing: the published code keeps its best iteration by
     the test error, this one the last.
 
+    Paper: Mirza et al., CVPR 2022.
+
     Args:
         model: The classifier to adapt; it needs BatchNorm layers.
         momentum: Start of the decaying part of the momentum (published: 0.1).

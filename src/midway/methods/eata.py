@@ -35,6 +35,8 @@ class EATA(Method):
     Settings left at None are chosen at the first batch: the redundancy by the number of classes, the others by the size
     of the images (ImageNet's from 128 pixels a side); ``repr`` then shows them.
 
+    Paper: Niu et al., ICML 2022.
+
     Args:
         model: The classifier to adapt.
         fisher_images: In-distribution images, up to 2,000, unlabelled, (N, C, H, W); never test images. None is ETA.
@@ -68,7 +70,7 @@ class EATA(Method):
         moves="norm scales and shifts",
         answers="before",
         passes="1 F + 1 B of the selected",
-        needs=("norm layers", "Fisher images (ETA without)"),
+        needs=("norm layers", "batch statistics", "Fisher images (ETA without)"),
     )
     evolving = ("optimizer", "mean_prediction", "fisher", "source_weights")
     search_space = search_over(

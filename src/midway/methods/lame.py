@@ -24,6 +24,8 @@ class LAME(Method):
     network's and with their neighbours'. Source statistics, nothing carries over to the next batch. The answer is
     log-probabilities.
 
+    Paper: Boudiaf et al., CVPR 2022.
+
     Args:
         model: The classifier; it needs a linear head, before which the features are taken.
         affinity: ``"knn"``: 1 for the nearest neighbours, else 0; ``"rbf"``: exp(-d^2 / 2 s^2), s being the mean

@@ -50,6 +50,8 @@ class MEMO(Method):
     Gradients at the source weights need one forward and backward pass for many images together; networks that
     cannot be run that way adapt image by image, with the same answers.
 
+    Paper: Zhang et al., NeurIPS 2022.
+
     Args:
         model: The classifier to adapt.
         views: Views an image (published: 32 for CIFAR, 64 for ImageNet); None chooses by the size of the images.

@@ -38,6 +38,8 @@ class MITA(Method):
     nothing: the data model is adapted further by one larger step instead of several small ones, and the chains' last
     step shares the pass of the update; and where it does harm: images move by what they have (``data_measure``).
 
+    Paper: Yuan et al., 2024.
+
     Args:
         model: The classifier to adapt.
         predictor_steps: N, updates of the predictor a batch.
@@ -87,7 +89,7 @@ class MITA(Method):
         moves="norm scales and shifts, images",
         answers="after",
         passes="(N + N~) (T + 1) + Td + 1 F, (N + N~) (T + 1) + Td B",
-        needs=("norm layers",),
+        needs=("norm layers", "batch statistics"),
         aligns_each_image=True,
     )
     evolving = ("predictor_ada", "data_model_ada", "randomness", "adapted_images")

@@ -23,6 +23,8 @@ class PL(Method):
     above the threshold; with none of them no step is taken. Batch statistics; the answer is the logits from before the
     (last) update.
 
+    Paper: Lee, ICML workshops 2013.
+
     Args:
         model: The classifier to adapt.
         threshold: Smallest confidence of a pseudo label (published comparisons: 0.9).
@@ -47,7 +49,7 @@ class PL(Method):
         moves="norm scales and shifts",
         answers="before",
         passes="1 F + 1 B",
-        needs=("norm layers",),
+        needs=("norm layers", "batch statistics"),
     )
     evolving = ("optimizer",)
     search_space = search_over(

@@ -33,6 +33,8 @@ class SAR(Method):
     Settings left at None are chosen at the first batch (``repr`` then shows them); what ``exclude`` comes to is known
     at once.
 
+    Paper: Niu et al., ICLR 2023.
+
     Args:
         model: The classifier to adapt.
         margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
@@ -63,7 +65,7 @@ class SAR(Method):
         moves="norm scales and shifts, not of the last stage",
         answers="before",
         passes="2 F + 2 B",
-        needs=("norm layers",),
+        needs=("norm layers", "batch statistics"),
     )
     evolving = ("sam", "mean_loss")
     search_space = search_over(

@@ -25,6 +25,8 @@ class SHOT(Method):
     network's own confident answers. The head stays, and with it the meaning of the features. Batch statistics; one
     pass over the stream, the answer is the logits from before the (last) update.
 
+    Paper: Liang et al., ICML 2020.
+
     Args:
         model: The classifier to adapt.
         moves: ``"norm"``: scales and shifts of the normalisation layers (published comparisons of test-time
@@ -53,6 +55,7 @@ class SHOT(Method):
         moves="norm scales and shifts",
         answers="before",
         passes="1 F + 1 B",
+        needs=("norm layers", "batch statistics"),
     )
     evolving = ("optimizer",)
     search_space = search_over(

@@ -19,6 +19,8 @@ class T3A(Method):
     class that the classifier gives it; each class keeps the M of lowest entropy. An answer is the inner product of the
     features with the direction of the class's summed unit supports, the batch's own included. Source statistics.
 
+    Paper: Iwasawa and Matsuo, NeurIPS 2021.
+
     Args:
         model: The classifier to adapt; it needs a linear head.
         supports: M, supports a class to keep (published: chosen from 1, 5, 20, 50, 100 and -1); -1 keeps all.

@@ -159,6 +159,8 @@ class TEA(Method):
 
     The answer comes from after the update, with batch statistics.
 
+    Paper: Yuan et al., CVPR 2024.
+
     Args:
         model: The classifier to adapt.
         steps: Updates a batch, N (published: 1).
@@ -192,7 +194,7 @@ class TEA(Method):
         moves="norm scales and shifts",
         answers="after",
         passes="N (T + 2) + 1 F, N (T + 2) B",
-        needs=("norm layers",),
+        needs=("norm layers", "batch statistics"),
     )
     evolving = ("model_ada", "randomness")
     search_space = search_over(

@@ -22,6 +22,8 @@ class Tent(Method):
     Each batch takes Adam steps on the mean entropy of its predictions, with batch statistics. The answer is the
     logits from before the (last) update, as published: it costs no further pass.
 
+    Paper: Wang et al., ICLR 2021.
+
     Args:
         model: The classifier to adapt.
         optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (the paper: Adam, but SGD for ImageNet); None chooses by
@@ -47,7 +49,7 @@ class Tent(Method):
         moves="norm scales and shifts",
         answers="before",
         passes="1 F + 1 B",
-        needs=("norm layers",),
+        needs=("norm layers", "batch statistics"),
     )
     evolving = ("optimizer",)
     search_space = search_over(
