@@ -189,6 +189,7 @@ class Screenshot:
     width: int
     height: int
     options: tuple[str, ...] = ()
+    top: int = 0  # pixels of the page above it
 
     @property
     def file(self) -> Path:
@@ -198,6 +199,7 @@ class Screenshot:
 
 SCREENSHOTS = (
     Screenshot("report_wide", "On a wide screen", 1280, 1600),
+    Screenshot("report_figures", "Its figures", 1280, 650, top=2270),
     Screenshot(
         "report_dark", "In the dark", 1280, 1000, ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
     ),
@@ -234,13 +236,14 @@ def photograph() -> None:
             raise SystemExit("there is no report to take pictures of.")
         for shot in SCREENSHOTS:
             common = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={place}/p")
-            size = f"--window-size={max(shot.width, NARROWEST)},{shot.height}"
+            below = shot.top + shot.height
+            size = f"--window-size={max(shot.width, NARROWEST)},{below}"
             target = f"--screenshot={shot.file.resolve()}"
             frame = Path(place) / "frame.html"  # the page in its own width, in a window that may be wider
-            frame.write_text(f'<body style="margin: 0">{FRAME.format(page.name, shot.width, shot.height)}</body>')
+            frame.write_text(f'<body style="margin: 0">{FRAME.format(page.name, shot.width, below)}</body>')
             subprocess.run([browser, *common, *shot.options, size, target, frame.as_uri()], check=True)
             with Image.open(shot.file) as taken:
-                taken.crop((0, 0, shot.width, shot.height)).save(shot.file)
+                taken.crop((0, shot.top, shot.width, below)).save(shot.file)
 
 
 def section(picture: Picture) -> str:
@@ -273,6 +276,7 @@ def page() -> str:
     parts = [INTRODUCTION, *(section(picture) for picture in GALLERY if picture.file.exists())]
     if shots := [shot for shot in SCREENSHOTS if shot.file.exists()]:
         parts.append("## The report\n\n    midway " + " ".join(REPORT) + "\n")
+        parts.append("The pictures of it are taken by `python recipes/write_gallery.py --screenshots`.\n")
         parts += [f"{shot.title}:\n\n![{shot.title}]({shot.file.relative_to(PAGE.parent)})\n" for shot in shots]
     return "\n".join(parts)
 

@@ -1,0 +1,112 @@
+"""Is a plan's result file the same from this machine's processes and from a Ray cluster of three nodes?
+
+    python benchmarks/local_and_ray.py [--images 400] [--jobs 2]
+
+The nodes are three Ray daemons on this machine, one processor each (needs the extra "cluster"). The two stores are
+compared line by line, cell by cell; what differs is named. Times are expected to, and so is what says which process and
+command wrote a line; nothing else is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from midway.bench import Grid, LocalEngine, Store, run
+from midway.bench.engines.ray import RayEngine
+from midway.bench.store import RESULTS
+
+OUT = Path("runs/benchmarks/local_and_ray.json")
+PLAN = {
+    "methods": "source,bn,tent,eata,tea(langevin_steps=1),mita",
+    "scenarios": ["pure:gaussian_noise", "mixture:glass_blur/gaussian_noise", "outlier:glass_blur/gaussian_noise@0.01"],
+    "batch_sizes": 100,
+    "device": "cpu",
+}
+
+
+def lines_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Read a store: the key of each cell -> its line, flat."""
+    lines = [json.loads(line) for line in (folder / RESULTS).read_text().splitlines()]
+    keys = [line["key"] for line in lines]
+    assert len(set(keys)) == len(keys), "a cell was stored twice"
+    return {line["key"]: _flat(line) for line in lines}
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
+
+
+def differences(first: dict[str, dict[str, Any]], second: dict[str, dict[str, Any]]) -> list[str]:
+    """Name the fields in which any line differs.
+
+    Example:
+        >>> differences({"a": {"seconds": 1, "accuracy": 5}}, {"a": {"seconds": 2, "accuracy": 5}})
+        ['seconds']
+    """
+    assert first.keys() == second.keys(), "the stores hold other cells"
+    found = {
+        name
+        for key, line in first.items()
+        for name in line.keys() | second[key].keys()
+        if line.get(name) != second[key].get(name)
+    }
+    return sorted(found)
+
+
+def main() -> None:
+    """Run both and compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=400)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cells = Grid.from_dict({**PLAN, "images": options.images}).cells()
+    seconds: dict[str, float] = {}
+    stores: dict[str, dict[str, dict[str, Any]]] = {}
+    nodes = 0
+    with tempfile.TemporaryDirectory() as place:
+        for name in ("local", "ray"):
+            cluster = None
+            if name == "ray":
+                memory = 100 * 2**20
+                cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": memory})
+                for _ in range(2):
+                    cluster.add_node(num_cpus=1, object_store_memory=memory)
+                cluster.wait_for_nodes()
+                ray.init(address=cluster.address, log_to_driver=False)
+                nodes = sum(node["Alive"] for node in ray.nodes())
+            folder, begun = Path(place) / name, time.perf_counter()
+            with Store(folder) as store:
+                tally = run(cells, store, LocalEngine(jobs=options.jobs) if name == "local" else RayEngine())
+            seconds[name] = time.perf_counter() - begun
+            assert tally.finished == len(cells), tally
+            stores[name] = lines_of(folder)
+            if cluster is not None:
+                ray.shutdown()
+                cluster.shutdown()
+    found = differences(stores["local"], stores["ray"])
+    console = Console()
+    console.print(f"{len(cells)} cells, {options.images} images each; the cluster has {nodes} nodes.")
+    for name, taken in seconds.items():
+        console.print(f"{name}: {taken:.1f} s")
+    console.print(f"What differs between the two files: {', '.join(found)}")
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps({"cells": len(cells), "nodes": nodes, "seconds": seconds, "differs": found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
