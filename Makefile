@@ -35,6 +35,10 @@ bench: $(STAMP)  ## Measure speed; results go to runs/benchmarks
 	@$(BIN)/python benchmarks/corruptions_speed.py
 	@echo "==> MITA against a plain implementation"
 	@$(BIN)/python benchmarks/mita_speed.py
+	@echo "==> MEMO on many images at once"
+	@$(BIN)/python benchmarks/memo_speed.py
+	@echo "==> EATA through the selected images alone"
+	@$(BIN)/python benchmarks/eata_speed.py
 
 clean:  ## Remove the environment and caches (results in runs/ stay)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -98,9 +98,10 @@ def _name_points(axes: Axes, found: AccuracyAndCost) -> None:
     points = axes.transData.transform([(point.cost, point.accuracy) for point in found.points])
     taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in points]
     front = [place for place, point in zip(points, found.points, strict=True) if point.label in found.front]
+    steps = [step / 100 for step in range(101)]
     for (x0, y0), (x1, y1) in pairwise(front):  # names keep clear of the line
-        steps = [step / 100 for step in range(101)]
-        taken += [(x := x0 + s * (x1 - x0), y := y0 + s * (y1 - y0), x + 1, y + 1) for s in steps]
+        line = [(x0 + step * (x1 - x0), y0 + step * (y1 - y0)) for step in steps]
+        taken += [(x - 2, y - 2, x + 2, y + 2) for x, y in line]
     inside = axes.get_window_extent().extents
     places = [
         (6, 0, "left", "center"),
@@ -109,7 +110,8 @@ def _name_points(axes: Axes, found: AccuracyAndCost) -> None:
         (-6, 0, "right", "center"),
     ]
     places += [(5, 5, "left", "bottom"), (5, -5, "left", "top"), (-5, 5, "right", "bottom"), (-5, -5, "right", "top")]
-    places += [(dx, dy, "left" if dx > 0 else "right", "center") for dy in (14, -14, 22, -22) for dx in (8, -8)]
+    far = (14, -14, 22, -22, 30, -30, 38, -38)
+    places += [(dx, dy, "left" if dx > 0 else "right", "center") for dy in far for dx in (8, -8, 20, -20)]
     for point in sorted(found.points, key=lambda point: point.label not in found.front):
         best: Annotation | None = None
         least = float("inf")
@@ -136,7 +138,7 @@ def _name_points(axes: Axes, found: AccuracyAndCost) -> None:
                 note.remove()
             if least == 0:
                 break
-        taken.append((kept[0] - 2, kept[1] - 2, kept[2] + 2, kept[3] + 2))
+        taken.append((kept[0] - 4, kept[1] - 2, kept[2] + 4, kept[3] + 2))
 
 
 Box = tuple[float, float, float, float]
