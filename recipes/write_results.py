@@ -142,10 +142,10 @@ SECTIONS = (
         " paper. With so few outliers, ten a pair, one of them is ten points; the means are over sixty. All methods"
         " have tuned settings ([tuning.md](tuning.md)), for which streams are as short as those of the search; MEMO,"
         " which the paper has here, is left out for its cost.",
-        "On all images of a stream MITA has the highest mean, and on the outliers none is above it in the mean. But with glass"
-        " blur, pixelate and elastic transform, where batch statistics drag the outliers below the unadapted Source"
-        " or to its level, MITA does not lift them above it; in the paper it does. An outlier is normalised by the"
-        " batch it is in before its energy is followed. Kindred statistics, below, are about that.",
+        "On all images of a stream MITA has the highest mean, and on the outliers none is above it in the mean. But"
+        " with glass blur, pixelate and elastic transform, where batch statistics drag the outliers below the"
+        " unadapted Source or to its level, MITA does not lift them above it; in the paper it does. An outlier is"
+        " normalised by the batch it is in before its energy is followed. Kindred statistics, below, are about that.",
         images=2000,
         brief=True,
         ranked=True,
