@@ -49,6 +49,9 @@ PURE = (
     " T3A, LAME and DUA."
 )
 
+TUNED = "_tuned"
+"""How the labels of tuned settings end where others have their defaults."""
+
 COSTS = """\
 What a batch of 200 costs, means over the streams of the table above, in seconds of one core of a shared machine; a
 multiply-add counts as two operations, forward and backward. The paper's own complexity table, with its network and its
@@ -163,8 +166,8 @@ SECTIONS = (
     Section(
         "sweep",
         "From a rare outlier to half and half",
-        "The share of the first corruption of a pair grows from one image in 200 to half of all, in two of the paper's six"
-        " pairs; the paper has SAR, SHOT and MEMO here as well. All methods have tuned settings.",
+        "The share of the first corruption of a pair grows from one image in 200 to half of all, in two of the paper's"
+        " six pairs; the paper has SAR, SHOT and MEMO here as well. All methods have tuned settings.",
         "With one image in 200 an outlier counts ten points, so only the large distances say something. Defocus blur"
         " among zoom blur, two kinds alike, is far above Source at every share, whatever the method. Glass blur among"
         " gaussian noise falls below Source or to its level until half of the stream is of it; on these images no"
@@ -198,7 +201,7 @@ SECTIONS = (
         " fifty. So the cautious settings stay MITA's defaults, and the tuned ones are for streams as short as those"
         " they were found on.",
         beside="mita",
-        rows=("source", *(f"{name}{ending}" for name in ("tent", "tea", "mita") for ending in ("", "_tuned"))),
+        rows=("source", *(f"{name}{ending}" for name in ("tent", "tea", "mita") for ending in ("", TUNED))),
         streams=("pure:gaussian_noise",),
         brief=True,
     ),
@@ -265,7 +268,10 @@ SECTIONS = (
         "CIFAR-100",
         "A ResNet-56 (0.9 million weights, 72.6 % on clean images) on corrupted CIFAR-100; the paper's"
         " network is another. Settings as in the first table.",
-        "",
+        "With default settings MITA and TEA are level, and ahead of those that minimise entropy by little: five"
+        " batches are few. The settings tuned on CIFAR-10 carry over to this other network and its hundred classes:"
+        " with them MITA has the highest mean, as in the paper, and TEA comes next. Under JPEG compression batch"
+        " statistics alone cost more than they bring.",
         images=1000,
         brief=True,
         shares=FILTERS,
@@ -340,7 +346,8 @@ def write_section(section: Section, folder: Path) -> str:
     found = numbers_of(records, [Grid.from_dict(read_plan(folder / f"{name}.toml")) for name in names])
     shown = [number for number in found if number.method in (section.rows or (number.method,))]
     numbers = complete([number for number in shown if number.stream in (section.streams or (number.stream,))])
-    table = comparison_table(section.title, numbers, data=paper.comparable(records[0].cell.data))
+    data = paper.comparable(records[0].cell.data)
+    table = comparison_table(section.title, numbers, data=data)
     seeds = sorted({number.seed for number in numbers})
     count = f"{section.images:,} images a stream"
     said = f"{count}, seeds {', '.join(map(str, seeds))}." if len(seeds) > 1 else f"{count}, one seed ({seeds[0]})."
@@ -348,13 +355,20 @@ def write_section(section: Section, folder: Path) -> str:
     parts += [to_brief_markdown(table)] if section.brief else map(to_markdown, split_columns(table, at_most=9))
     if section.shares:
         parts += ["How many of the images a filter lets pass, in percent:\n", shares_table(records, section.shares)]
-    if section.ranked and (compared := standing(numbers).items()):
-        named = {"A": "the first distribution of a pair", "B": "the second", "all": "all images of a stream"}
-        parts += ["MITA against the best other method, over streams and seeds:\n"]
-        parts += ["\n".join(f"- {named[part]}: {result}" for part, result in compared) + "\n"]
-        parts += [f"{where_best(table)}\n"]
+    if section.ranked:
+        parts += ranking(section, numbers, data)
     parts += [f"{section.verdict}\n"] if section.verdict else []
     return "\n".join([*parts, *([costs_table(records)] if section.costs else [])])
+
+
+def ranking(section: Section, numbers: list[Measured], data: str | None) -> list[str]:
+    """Say how MITA stands against the others; rows of tuned settings among defaults are left out."""
+    rivals = [number for number in numbers if not number.method.endswith(TUNED)]
+    among = ", default settings alone" if len(rivals) < len(numbers) else ""
+    named = {"A": "the first distribution of a pair", "B": "the second", "all": "all images of a stream"}
+    compared = "\n".join(f"- {named[part]}: {result}" for part, result in standing(rivals).items())
+    best = where_best(comparison_table(section.title, rivals, data=data))
+    return [f"MITA against the best other method{among}, over streams and seeds:\n", f"{compared}\n", f"{best}\n"]
 
 
 def where_best(table: Table, method: str = "mita") -> str:
