@@ -297,7 +297,7 @@ SECTIONS = (
         "ImageNet size: MEMO",
         "The same network and corruptions, 64 views of each image as published, on few images. Source on the same"
         " images.",
-        "",
+        "It runs as it is. So few images say no more: one of them is six points.",
         images=16,
         brief=True,
     ),
