@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from midway.report import read_run
 from midway.report.html import render
 from midway.report.html.search import search_html
@@ -63,3 +65,10 @@ def test_the_folder_of_a_search_is_read_as_a_run(tmp_path: Path) -> None:
 
 def test_other_runs_have_no_search() -> None:
     assert 'id="search"' not in render(StoredRun("run", None, ()))
+
+
+@pytest.mark.parametrize("text", ['{"method": "tent"', '{"method": "tent"}', "[]"])
+def test_a_file_that_is_no_study_says_what_to_do(tmp_path: Path, text: str) -> None:
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(ValueError, match=r"study\.json is not what `midway tune` writes .* run the same `midway tune`"):
+        read_run(tmp_path)

@@ -126,8 +126,10 @@ def without_passwords(command: str) -> str:
         >>> from midway.cli.tune import without_passwords
         >>> without_passwords("midway tune tent --storage postgresql://ann:secret@host/name")
         'midway tune tent --storage postgresql://ann:***@host/name'
+        >>> without_passwords("midway tune tent --storage 'postgresql://host/name?password=secret&user=ann'")
+        "midway tune tent --storage 'postgresql://host/name?password=***&user=ann'"
     """
-    return re.sub(r"(://[^:/@\s]*):[^/\s]*@", r"\1:***@", command)
+    return re.sub(r"(password=)[^&\s']+", r"\1***", re.sub(r"(://[^:/@\s]*):[^/\s]*@", r"\1:***@", command))
 
 
 def _one_entry(text: str) -> Entry:

@@ -110,13 +110,23 @@ class Findings:
 
     @classmethod
     def load(cls, path: Path) -> Findings:
-        """Take back what ``save`` wrote."""
-        content = json.loads(path.read_text())
-        trials = [
-            TrialRecord(**(trial | {"rounds": tuple(trial["rounds"]), "settings": _with_tuples(trial["settings"])}))
-            for trial in content.pop("trials")
-        ]
-        return cls(trials=tuple(trials), **content)
+        """Take back what ``save`` wrote.
+
+        Raises:
+            ValueError: The file holds something else.
+        """
+        try:
+            content = json.loads(path.read_text())
+            trials = [
+                TrialRecord(**(trial | {"rounds": tuple(trial["rounds"]), "settings": _with_tuples(trial["settings"])}))
+                for trial in content.pop("trials")
+            ]
+            return cls(trials=tuple(trials), **content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path} is not what `midway tune` writes ({type(error).__name__}: {error}): "
+                "run the same `midway tune` again, its storage has every trial."
+            ) from error
 
 
 def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:

@@ -66,9 +66,14 @@ def pictures_of(run: StoredRun) -> tuple[list[Shown], list[str]]:
                 continue
             with Image.open(path) as picture:
                 width, height = picture.size
-            address = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
-            shown.append(Shown(name + suffix, f"{title}: {caption}" if title else caption, width, height, address))
+            said = f"{title}: {caption}" if title else caption
+            shown.append(Shown(name + suffix, said, width, height, address(path.read_bytes())))
     return shown, left_out
+
+
+def address(picture: bytes) -> str:
+    """Return the bytes of a PNG as an address that a page can hold."""
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
 def _titles(run: StoredRun, folder: Path) -> list[str]:

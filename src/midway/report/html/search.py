@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from html import escape
 from io import BytesIO
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from midway.report.figures.style import looks, styled
 from midway.report.figures.tuning import draw_history, draw_importance, history_of
-from midway.report.html.gallery import Shown, figures
-from midway.report.html.tables import Fact, facts, show_number
+from midway.report.html import gallery
+from midway.report.html.section import shown as written
+from midway.report.html.tables import Fact, cards, facts, show_number
 from midway.tune.findings import Findings, TrialRecord
 
 if TYPE_CHECKING:
@@ -44,19 +44,15 @@ def _answer(found: Findings, title: str) -> str:
     against = "" if gain is None else f", {gain:.2f} points above its defaults" if gain else ", with its defaults"
     states = ("complete", "pruned", "failed", "running")
     counted = ", ".join(f"{number} {state}" for state in states if (number := found.count(state)))
-    cards = [
+    figures = [
         ("Best", f"{best.accuracy:.2f} %", f"trial {best.number}"),
         ("Gain", "-" if gain is None else f"{gain:+.2f} points", "over the defaults, where the search looked"),
         ("Trials", str(len(found.trials)), counted),
     ]
     if found.importance:
         name, share = next(iter(found.importance.items()))
-        cards.append(("What mattered", escape(name), f"{100 * share:.0f} % of what parts the better trials"))
-    listed = "".join(
-        f'<div class="card"><dt>{head}</dt><dd class="figure">{figure}</dd><dd><small>{detail}</small></dd></div>'
-        for head, figure, detail in cards
-    )
-    return f'<p class="answer">{reached}{against}: <code>{settings}</code>.</p><dl class="cards">{listed}</dl>'
+        figures.append(("What mattered", escape(name), f"{100 * share:.0f} % of what parts the better trials"))
+    return f'<p class="answer">{reached}{against}: <code>{settings}</code>.</p>{cards(figures)}'
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
@@ -72,15 +68,15 @@ def _pictures(found: Findings) -> str:
     if found.importance:
         about = "Which hyper-parameters part the better trials from the rest."
         shown.append(_picture("importance", about, draw_importance(found.importance)))
-    return figures([("", picture) for picture in shown])
+    return gallery.figures([("", picture) for picture in shown])
 
 
 @styled
-def _picture(name: str, caption: str, figure: Figure) -> Shown:
+def _picture(name: str, caption: str, figure: Figure) -> gallery.Shown:
     file = BytesIO()
     figure.savefig(file, format="png", dpi=DOTS, metadata={"Software": None})
     width, height = (round(DOTS * inches) for inches in figure.get_size_inches())
-    return Shown(name, caption, width, height, f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}")
+    return gallery.Shown(name, caption, width, height, gallery.address(file.getvalue()))
 
 
 def _trials(found: Findings) -> str:
@@ -107,6 +103,4 @@ def _on(found: Findings) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return _settings(value)
-    return escape(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
+    return _settings(value) if isinstance(value, Mapping) else escape(written(value))

@@ -16,7 +16,7 @@ from midway.report.html.accuracy import accuracy_tables, cut
 from midway.report.html.answer import LEVEL, Winner, find_winner, verdict, winners_by_scenario
 from midway.report.html.charts import chart_data, method_data, to_figures
 from midway.report.html.problems import warnings_of
-from midway.report.html.tables import Fact, cost_rows, cost_table, facts, notes_below, show_number, to_html
+from midway.report.html.tables import Fact, cards, cost_rows, cost_table, facts, notes_below, show_number, to_html
 from midway.significance import show_p_value
 
 
@@ -89,19 +89,15 @@ def _answer(winner: Winner, looks: Mapping[str, Look]) -> str:
         sentence += f", {lead} {title_of(winner.next.label, looks)}, the next best"
     if winner.source is not None:
         sentence += f", and {best.accuracy - winner.source.accuracy:.2f} above the unadapted Source"
-    cards = [("Best", name, f"{best.accuracy:.2f} % over {over}")]
+    figures = [("Best", name, f"{best.accuracy:.2f} % over {over}")]
     if winner.next is not None and winner.lead is not None:
         counted = f"above in {winner.lead.wins} of {winner.lead.pairs}, below in {winner.lead.losses}"
         detail = f"over {title_of(winner.next.label, looks)}; {counted}"
-        cards.append(("Lead", f"{winner.lead.difference:+.2f} points", detail))
+        figures.append(("Lead", f"{winner.lead.difference:+.2f} points", detail))
         said = verdict(winner.lead)
-        cards.append(("Significant?", escape(said.word), _unbroken(escape(said.detail))))
-    cards.append(("Cost", *_cost(winner)))
-    listed = "".join(
-        f'<div class="card"><dt>{head}</dt><dd class="figure">{figure}</dd><dd><small>{detail}</small></dd></div>'
-        for head, figure, detail in cards
-    )
-    return f'<p class="answer">{sentence}.</p><dl class="cards">{listed}</dl>'
+        figures.append(("Significant?", escape(said.word), _unbroken(escape(said.detail))))
+    figures.append(("Cost", *_cost(winner)))
+    return f'<p class="answer">{sentence}.</p>{cards(figures)}'
 
 
 def _unbroken(text: str) -> str:

@@ -112,6 +112,21 @@ def facts(about: str, heads: Sequence[str], rows: Sequence[Sequence[Fact]], *, l
     )
 
 
+def cards(shown: Sequence[tuple[str, str, str]]) -> str:
+    """Write the few figures that answer the question: a heading, the figure and a detail each, as HTML.
+
+    Example:
+        >>> from midway.report.html.tables import cards
+        >>> cards([("Best", "MITA", "80.0 %")]).count("<dd")
+        2
+    """
+    listed = "".join(
+        f'<div class="card"><dt>{head}</dt><dd class="figure">{figure}</dd><dd><small>{detail}</small></dd></div>'
+        for head, figure, detail in shown
+    )
+    return f'<dl class="cards">{listed}</dl>'
+
+
 def _kind(place: int, column: Sequence[Fact]) -> str:
     return 'class="text"' if all(isinstance(fact, str) for fact in column) else f'data-column="{place}"'
 
