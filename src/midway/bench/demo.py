@@ -104,7 +104,7 @@ def _within_budget(seconds: dict[str, float], budget: float) -> tuple[list[str],
     kept = (*ALWAYS, HEADLINE)
     while sum(seconds.values()) > budget and (optional := [name for name in seconds if name not in kept]):
         dearest = max(optional, key=lambda name: seconds[name])
-        left_out[dearest] = f"would take about {seconds[dearest]:.0f} s of the {budget:.0f} s there are"
+        left_out[dearest] = f"would take about {seconds[dearest]:.0f} s, more than the others leave of {budget:.0f} s"
         seconds = {name: cost for name, cost in seconds.items() if name != dearest}
     return list(seconds), left_out
 
