@@ -88,6 +88,7 @@ class PlainMITA:
         data_steps: int = 1,
         data_step_size: float = 0.02,
         data_measure: str = "pixels",
+        data_model: str = "persistent",
         lr: float = 1e-3,
         data_model_lr: float | None = None,
         buffer_size: int = 10_000,
@@ -96,7 +97,8 @@ class PlainMITA:
         like: torch.memory_format = torch.contiguous_format,
     ) -> None:
         self.models = [copy.deepcopy(model).train(), copy.deepcopy(model).train()]
-        self.steps = [predictor_steps, data_model_steps]
+        self.fresh = data_model == "fresh"
+        self.steps = [predictor_steps, data_model_steps - predictor_steps * self.fresh]
         self.optimizers = []
         for network, rate in zip(self.models, (lr, lr if data_model_lr is None else data_model_lr), strict=True):
             network.requires_grad_(False)
@@ -145,6 +147,12 @@ class PlainMITA:
         """Algorithm 3."""
         images = images.contiguous(memory_format=self.like)
         self.model_ada(0, images)
+        if self.fresh:  # the data model goes on where the predictor is: weights, moments, chains
+            self.models[1].load_state_dict(self.models[0].state_dict())
+            rate = self.optimizers[1].param_groups[0]["lr"]
+            self.optimizers[1].load_state_dict(copy.deepcopy(self.optimizers[0].state_dict()))
+            self.optimizers[1].param_groups[0]["lr"] = rate
+            self.chains[1] = self.chains[0]
         self.model_ada(1, images)
         moved = self.data_ada(images)
         with torch.no_grad():

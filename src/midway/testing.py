@@ -232,6 +232,35 @@ def check_train_and_eval_do_not_matter(factory: Factory) -> None:
     assert _equal(expected, _run(_make(factory).train(), stream)), "train() changes the answers"
 
 
+def check_autocast_blocks_do_not_matter(factory: Factory) -> None:
+    """One ``torch.autocast`` block around a stream answers like a block a batch: weights that move are seen."""
+    stream = batches()
+    apart, together = _make(factory), _make(factory)
+    expected = []
+    for images in stream:
+        with torch.autocast("cpu", torch.bfloat16):
+            expected += _run(apart, [images])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert _equal(expected, _run(together, stream)), "one autocast block answers unlike several"
+        together.reset()
+        assert _equal(expected, _run(together, stream)), "a reset within an autocast block is not seen"
+
+
+class _Overflowing(nn.Module):
+    """Leaves images alone but those whose first value is 1, which it makes too large for the layers to come."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images * torch.where(images[:, :1, :1, :1] == 1, 1e38, 1.0)
+
+
+def check_an_overflow_does_not_stay(factory: Factory) -> None:
+    """An image on which the network overflows may spoil its own batch, not the answers to later ones."""
+    method = _make(factory, nn.Sequential(_Overflowing(), *tiny_network().children()))
+    good, bad, after = (images * 0.9 for images in batches())
+    bad[3, 0, 0, 0] = 1.0
+    assert _run(method, [good, bad, after])[-1].isfinite().all(), "after an image that overflows nothing is finite"
+
+
 def check_every_norm_and_image_works(factory: Factory) -> None:
     """BatchNorm, LayerNorm, GroupNorm and InstanceNorm; one channel; other sizes; single images."""
     for norm in NORMS:
@@ -259,6 +288,8 @@ CONTRACT: tuple[Callable[[Factory], None], ...] = (
     check_bad_input_changes_nothing,
     check_gradient_modes_do_not_matter,
     check_train_and_eval_do_not_matter,
+    check_autocast_blocks_do_not_matter,
+    check_an_overflow_does_not_stay,
     check_every_norm_and_image_works,
     check_repr_names_the_hyperparameters,
 )

@@ -270,5 +270,10 @@ def test_modules_with_methods_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mo
     del sys.modules["my_methods"]
 
 
+def test_layers_are_those_of_the_network_to_come() -> None:
+    entries = parse_entries('t3a(head="fc"), sar(exclude=("layer3",))')
+    assert [entry.settings for entry in entries] == [{"head": "fc"}, {"exclude": ("layer3",)}]
+
+
 def test_every_key_of_the_grid_can_be_written() -> None:
     assert {each.name for each in fields(Grid)} == _READERS.keys() - {"method", "import"}

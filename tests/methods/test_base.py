@@ -22,6 +22,8 @@ def test_errors_say_what_to_do() -> None:
         method(images[:0])
     with pytest.raises(ValueError, match=r"does not take images of shape \(2, 1, 16, 16\): .*channels"):
         method(images[:, :1])
+    with pytest.raises(ValueError, match=r"does not take images of shape \(1, 1, 16, 16\): .*channels"):
+        midway.Source(tiny_network("group"))(images[:1, :1])
     with pytest.raises(TypeError, match=r"images are torch.float64, the model is torch.float32"):
         method(images.double())
     with pytest.raises(ValueError, match="unnormalised"):
@@ -176,7 +178,11 @@ def test_settings_are_checked_by_name_and_kind() -> None:
     with pytest.raises(ValueError, match="betas must be at least 0 and below 1"):
         midway.Tent(tiny_network(), betas=(2, 3))
     with pytest.raises(ValueError, match="lr must be 0 or more"):
-        midway.Tent(tiny_network(), lr=float("nan"))
+        midway.Tent(tiny_network(), lr=-1)
+    for name, setting in (("tent", "lr"), ("memo", "lr"), ("bn", "prior"), ("sar", "rho"), ("eata", "margin")):
+        for value in (float("nan"), float("inf")):
+            with pytest.raises(ValueError, match=f"{setting} must be a finite number"):
+                midway.adapt(tiny_network(), name, **{setting: value})
     with pytest.raises(TypeError, match="already adapted by Tent"):
         midway.Tent(nn.DataParallel(midway.Tent(tiny_network())))
     assert midway.Tent(tiny_network(), lr=torch.tensor(0.5).item(), steps=2).steps == 2

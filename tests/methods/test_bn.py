@@ -52,6 +52,14 @@ def test_networks_without_running_statistics_earn_a_warning() -> None:
     assert torch.equal(method(images), midway.Source(tiny_network("group"))(images))
 
 
+def test_a_prior_needs_statistics_to_mix_in() -> None:
+    network = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), nn.Flatten())
+    with pytest.raises(ValueError, match="its BatchNorm layers kept no running statistics: leave prior at 0"):
+        midway.BN(network, prior=16)
+    with pytest.raises(ValueError, match="which kindred statistics do by themselves"):
+        midway.BN(midway.kindred(tiny_network()), prior=16)
+
+
 def test_negative_prior_is_refused() -> None:
     with pytest.raises(ValueError, match="prior must be 0 or a number of images, got -1"):
         midway.BN(tiny_network(), prior=-1)

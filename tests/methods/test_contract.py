@@ -30,7 +30,7 @@ def variants() -> list[tuple[str, dict[str, object]]]:
         ("lame", {"affinity": "rbf"}),
         ("dua", {"copies": 8, "images": None}),
         ("tea", {"steps": 2, "langevin_steps": 1, "langevin_noise": None, "langevin_clip": 0.1}),
-        ("mita", {"data_model": "fresh", "data_steps": 2}),
+        ("mita", {"data_model": "fresh", "data_model_steps": 3, "data_steps": 2}),
         ("mita", {"data_model": "same"}),
         ("mita", {"adapt_data": False}),
         ("mita", {"adapt_model": False}),
@@ -96,6 +96,7 @@ def test_undeclared_state_is_caught() -> None:
         "check_reset_is_exact",
         "check_resume_is_exact",
         "check_gradient_modes_do_not_matter",  # it resets, too
+        "check_autocast_blocks_do_not_matter",  # likewise
     }
 
 

@@ -252,6 +252,23 @@ def test_fisher_images_are_given_and_shown_not_kept() -> None:
     assert midway.EATA(tiny_network()).fisher is None
 
 
+def test_fisher_of_a_network_with_a_branch_that_is_off_and_one_image_over() -> None:
+    class Branched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(*list(tiny_network().children())[:8], nn.BatchNorm1d(8), nn.Linear(8, 4)).eval()
+            self.aside = nn.BatchNorm2d(3)  # for training alone
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.body(x)
+            return logits
+
+    method = midway.EATA(Branched(), fisher_images=batches(1, size=9)[0], fisher_batch_size=4)
+    assert method.fisher is not None
+    assert (method.fisher[-6:] == 0).all()  # the branch matters to nothing
+    assert (method.fisher[:-6] > 0).any()
+
+
 def test_mistakes_are_refused() -> None:
     images = batches(1)[0]
     with pytest.raises(ValueError, match="fisher_images: images must be in"):

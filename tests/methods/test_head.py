@@ -110,6 +110,27 @@ def test_convolution_heads_are_told_what_to_do() -> None:
     assert head_of(exchanged)[0] == "3"
 
 
+class Squeezing(nn.Module):
+    """A linear layer in the body has as many outputs as there are classes; a convolution makes the logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3)
+        self.squeeze, self.excite = nn.Linear(4, 5), nn.Linear(5, 4)
+        self.classes = nn.Conv2d(4, 5, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        x = x * self.excite(self.squeeze(x.mean(dim=(2, 3))).relu()).sigmoid()[..., None, None]
+        logits: Tensor = self.classes(x).mean(dim=(2, 3))
+        return logits
+
+
+def test_a_layer_of_the_body_is_not_taken_for_a_convolution_head() -> None:
+    with pytest.raises(ValueError, match="1x1 convolution 'classes' makes them, exchange it for"):
+        head_of(Squeezing())
+
+
 def test_features_and_logits_take_one_pass_and_fit_together() -> None:
     model = tiny_network()
     passes: list[int] = []

@@ -278,7 +278,17 @@ def test_steps_that_are_not_finite_are_not_taken() -> None:
     assert method._takes_many_images
 
 
+@pytest.mark.parametrize("name", ["memo", "dua"])
+def test_networks_that_need_two_images_are_asked_for_their_classes_by_two(name: str) -> None:
+    body = list(tiny_network().children())[:8]
+    vectors = nn.Sequential(*body, nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 4)).eval()
+    settings = {"views": 4} if name == "memo" else {"copies": 4}
+    assert midway.adapt(vectors, name, **settings)(batches(1)[0]).shape == (12, 4)
+
+
 def test_what_it_cannot_do_it_says() -> None:
+    with pytest.raises(ValueError, match="lr must be 0 or more, or None"):
+        midway.MEMO(tiny_network(), lr=-1)
     with pytest.raises(ValueError, match="views must be at least 1, got 0"):
         MEMO(tiny_network(), views=0)
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -30,10 +30,12 @@ def energy(model: nn.Module, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("data_measure", ["natural", "pixels"])
 @pytest.mark.parametrize("shared_pass", [False, True])
 @pytest.mark.parametrize("langevin_steps", [0, 1, 2])
+@pytest.mark.parametrize("data_model", ["persistent", "fresh"])
 def test_mita_agrees_with_the_plain_implementation_over_batches(
-    langevin_steps: int, shared_pass: bool, data_measure: str
+    data_model: str, langevin_steps: int, shared_pass: bool, data_measure: str
 ) -> None:
     settings = SHARED | {"data_model_steps": 3, "data_steps": 2, "data_step_size": 0.5, "data_model_lr": 2e-2}
+    settings |= {"data_model": data_model}
     settings |= {"langevin_steps": langevin_steps, "shared_pass": shared_pass, "data_measure": data_measure}
     plain = PlainMITA(tiny_network(), like=torch.channels_last, **settings)
     mita = midway.MITA(tiny_network(), **settings)
@@ -83,17 +85,31 @@ def test_same_uses_one_model_and_takes_no_further_steps() -> None:
     assert mita.data_model is mita.model
 
 
-def test_a_fresh_data_model_goes_on_from_the_predictor() -> None:
-    """With as many steps as the predictor takes it is the predictor, so the answers are those of same."""
-    fresh = midway.MITA(tiny_network(), data_model="fresh", data_model_steps=2, predictor_steps=2, **SHARED)
+def test_a_fresh_data_model_takes_further_steps_of_its_own() -> None:
+    fresh = midway.MITA(tiny_network(), data_model="fresh", data_model_steps=4, predictor_steps=2, **SHARED)
     same = midway.MITA(tiny_network(), data_model="same", predictor_steps=2, **SHARED)
-    for images in batches(3):
-        assert torch.equal(fresh(images), same(images))
-    longer = midway.MITA(tiny_network(), data_model="fresh", data_model_steps=4, predictor_steps=2, **SHARED)
     images = batches(1)[0]
-    assert not torch.equal(longer(images), midway.MITA(tiny_network(), data_model="same", **SHARED)(images))
-    assert longer.data_model_ada is not None
-    assert longer.data_model_ada.optimizer.param_groups[0]["lr"] == 3e-3
+    assert not torch.equal(fresh(images), same(images))
+    assert fresh.data_model_ada is not None
+    assert fresh.data_model_ada.optimizer.param_groups[0]["lr"] == 3e-3
+    with pytest.raises(ValueError, match=r"data_model_steps \(1\) must be more than predictor_steps \(1\)"):
+        midway.MITA(tiny_network(), data_model="fresh")  # it would be the predictor
+
+
+@pytest.mark.parametrize("method", [midway.TEA, midway.MITA])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("block", [False, True])
+def test_the_network_runs_in_bf16_if_the_method_or_the_caller_asks_for_it(
+    method: type[midway.TEA | midway.MITA], precision: Literal["float32", "bf16"], block: bool
+) -> None:
+    adapted = method(tiny_network(), langevin_steps=1, precision=precision)
+    adapted(batches(1)[0])  # the first batch has a trial pass
+    types = set()
+    adapted.model[0].register_forward_hook(lambda _, __, output: types.add(output.dtype))  # type: ignore[index]
+    with torch.autocast("cpu", torch.bfloat16, enabled=block):
+        logits = adapted(batches(1)[0])
+    assert types == {torch.bfloat16 if block or precision == "bf16" else torch.float32}
+    assert logits.dtype == torch.float32
 
 
 def test_moving_images_never_changes_the_models_path() -> None:

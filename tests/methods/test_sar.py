@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import midway
 from midway.methods.sam import SAM
 from midway.methods.stages import last_stage
-from midway.testing import batches, tiny_network
+from midway.testing import Norm, batches, tiny_network
 
 Network = Callable[..., nn.Module]
 
@@ -20,7 +20,8 @@ class NaiveSAR:
 
     def __init__(self, network: nn.Module, *, lr: float, rho: float, recover_below: float) -> None:
         self.network, self.lr, self.rho, self.recover_below = network.train(), lr, rho, recover_below
-        self.affine = [p for m in network.modules() if isinstance(m, nn.BatchNorm2d) for p in (m.weight, m.bias)]
+        norms = (nn.BatchNorm2d, nn.GroupNorm)
+        self.affine = [p for m in network.modules() if isinstance(m, norms) for p in (m.weight, m.bias)]
         self.source = [p.detach().clone() for p in self.affine]
         self.velocity: list[Tensor] | None = None
         self.mean: float | None = None
@@ -64,10 +65,13 @@ class NaiveSAR:
                 p.copy_(value)
 
 
-@pytest.mark.parametrize("recover_below", [0.0, 0.35])
-def test_agrees_with_a_naive_implementation_over_batches(recover_below: float, sharp_network: Network) -> None:
-    naive = NaiveSAR(sharp_network(), lr=0.02, rho=0.3, recover_below=recover_below)
-    method = midway.SAR(sharp_network(), lr=0.02, rho=0.3, recover_below=recover_below)
+@pytest.mark.parametrize(("norm", "recover_below"), [("batch", 0.0), ("batch", 0.35), ("group", 0.0)])
+def test_agrees_with_a_naive_implementation_over_batches(
+    norm: Norm, recover_below: float, sharp_network: Network
+) -> None:
+    factor, lr = (40, 0.02) if norm == "batch" else (100, 0.005)  # features have less contrast in the latter
+    naive = NaiveSAR(sharp_network(factor, norm=norm), lr=lr, rho=0.3, recover_below=recover_below)
+    method = midway.SAR(sharp_network(factor, norm=norm), lr=lr, rho=0.3, recover_below=recover_below)
     for images in batches(6):
         torch.testing.assert_close(method(images), naive(images), rtol=1e-3, atol=2e-3)
     assert naive.dropped > 0  # uphill the filter drops images that it let pass before
@@ -106,6 +110,31 @@ def test_sam_without_a_loss_uphill_or_with_one_that_is_not_finite_changes_nothin
     assert x.item() == 3.0
     with pytest.raises(ValueError, match="rho must be 0 or more"):
         SAM(torch.optim.SGD([x], lr=0.1), rho=-1)
+
+
+def test_sam_comes_back_even_if_the_backward_pass_uphill_is_interrupted() -> None:
+    x = nn.Parameter(torch.tensor(3.0))
+
+    def interrupted() -> Tensor:
+        there = x * x
+        there.register_hook(stop)
+        return there
+
+    def stop(_: Tensor) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as held:  # as a notebook holds the last error
+        SAM(torch.optim.SGD([x], lr=0.1), rho=2.0).descend(x * x, interrupted)
+    assert held.value is not None
+    assert x.item() == 3.0
+
+
+def test_modules_to_leave_out_must_exist() -> None:
+    with pytest.raises(TypeError, match=r"exclude must be a tuple of names, got '4': write \('4',\)"):
+        midway.SAR(tiny_network(), exclude="4")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unknown module of the model '44'"):
+        midway.SAR(tiny_network(), exclude=("44",))
+    assert len(midway.SAR(tiny_network(), exclude=("4",)).sam.optimizer.param_groups[0]["params"]) == 2
 
 
 def broken() -> Tensor:

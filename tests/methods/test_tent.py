@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -82,6 +84,37 @@ def test_homemade_norm_layers_move_too() -> None:
     network(torch.rand(1, 3, 16, 16))
     assert set(midway.methods.parameters.norm_affine(network)) == {"1.weight"}
     midway.Tent(network)(batches(1)[0])
+
+
+class MyBatchNorm(nn.Module):
+    """A BatchNorm layer that is not derived from torch's."""
+
+    def __init__(self, like: nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(like.weight.clone()), nn.Parameter(like.bias.clone())
+        self.register_buffer("running_mean", like.running_mean)
+        self.register_buffer("running_var", like.running_var)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training)
+
+
+@pytest.mark.parametrize("method", [midway.Tent, partial(midway.BN, prior=16)])
+def test_layers_whose_statistics_cannot_be_exchanged_are_named(method: Callable[[nn.Module], midway.Method]) -> None:
+    network = tiny_network()
+    network[4] = MyBatchNorm(network[4])  # type: ignore[index, operator, arg-type]
+    with pytest.warns(UserWarning, match=r"^4 \(MyBatchNorm\) will go on with the statistics of training") as warned:
+        method(network)
+    assert warned[0].filename == __file__  # it points at the line that made the method
+
+
+def test_layers_that_share_parameters_move_them_once() -> None:
+    network = tiny_network()
+    network[4].weight, network[4].bias = network[1].weight, network[1].bias  # type: ignore[index, union-attr]
+    method = midway.Tent(network, lr=0.01)
+    method(batches(1)[0])
+    moved = method.model[1].weight - network[1].weight  # type: ignore[index, operator]
+    torch.testing.assert_close(moved.abs().max(), torch.tensor(0.01), rtol=1e-3, atol=0)  # Adam's first step
 
 
 def test_what_it_cannot_do_it_says() -> None:

@@ -49,10 +49,12 @@ class Entry:
         for setting in settings:
             if setting not in known:
                 raise SettingError(unknown(f"hyper-parameter of {name}", setting, known), setting)
+        elsewhere = methods.find(name).names_layers  # of the network to come
+        tried = {key: value for key, value in settings.items() if key not in elsewhere}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                methods.adapt(tiny_network(), name, **settings)
+                methods.adapt(tiny_network(), name, **tried)
         except (TypeError, ValueError) as error:
             guilty = next((setting for setting in settings if setting in str(error)), "name")
             raise SettingError(f"{name}: {error}", guilty) from error

@@ -18,6 +18,7 @@ from midway.methods.copies import independent_copy, takes_channels_last, without
 from midway.methods.descent import descend
 from midway.methods.kinship import is_kindred, statistics_of
 from midway.methods.normalization import uses_batch_statistics
+from midway.methods.precision import weights_cast_anew
 from midway.methods.problem import Problem
 from midway.methods.space import SearchSpace, search_over
 from midway.methods.state import capture, put_back, same_structure, to_each_tensor
@@ -78,7 +79,8 @@ class Method(nn.Module, metaclass=_Sealed):
     batch besides the tensors of its modules (optimisers, generators, moving averages, replay buffers). In return it
     gets exact ``reset``, ``snapshot`` and ``state_dict``, and the contract of ``midway.testing`` checks them. What
     ``midway tune`` may try for its hyper-parameters stands in ``search_space``. A method that mixes the source's
-    statistics into those of BatchNorm layers says so in ``uses_source_statistics``.
+    statistics into those of BatchNorm layers says so in ``uses_source_statistics``, and hyper-parameters that hold names
+    of the network's layers stand in ``names_layers``: they cannot be tried out on another network.
 
     Args:
         model: Any classifier from float images in [0, 1], (N, C, H, W), to logits (N, classes). It is copied, never
@@ -112,6 +114,7 @@ class Method(nn.Module, metaclass=_Sealed):
     evolving: ClassVar[tuple[str, ...]] = ()
     search_space: ClassVar[SearchSpace] = search_over()
     uses_source_statistics: ClassVar[bool] = False
+    names_layers: ClassVar[tuple[str, ...]] = ()
     _given: dict[str, Any]
     _source: dict[str, Any]
 
@@ -164,7 +167,7 @@ class Method(nn.Module, metaclass=_Sealed):
                 method is then as before.
         """
         self._validate(images)
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), weights_cast_anew():
             images = images.detach().clone() if images.is_inference() else images.detach()
             images = images.contiguous(memory_format=self.memory_format)
             self._try_out(images)

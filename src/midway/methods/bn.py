@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.methods.base import About, Method
+from midway.methods.kinship import is_kindred
 from midway.methods.normalization import use_batch_statistics, use_prior_statistics, uses_batch_statistics
 from midway.methods.space import Choice, search_over
 
@@ -49,10 +50,12 @@ class BN(Method):
             raise ValueError(f"prior must be 0 or a number of images, got {prior}.")
         changed = use_batch_statistics(self.model) if prior == 0 else use_prior_statistics(self.model, prior)
         if not changed and uses_batch_statistics(self.model) and prior:
-            raise ValueError(
-                "a prior mixes in the source's statistics, which kindred statistics do by themselves, see "
-                "midway.kindred: leave prior at 0."
+            why = (
+                "which kindred statistics do by themselves, see midway.kindred"
+                if is_kindred(self.model)
+                else "and this model has none: its BatchNorm layers kept no running statistics"
             )
+            raise ValueError(f"a prior mixes in the source's statistics, {why}: leave prior at 0.")
         if not changed and not uses_batch_statistics(self.model):
             warnings.warn(
                 "BN changes nothing here: the model has no layer with running statistics (BatchNorm). "

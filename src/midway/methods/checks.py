@@ -17,10 +17,11 @@ LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine,
 
 
 def check_settings(method: type, settings: Mapping[str, Any]) -> None:
-    """Refuse hyper-parameters that a method does not have, and words where it wants numbers.
+    """Refuse hyper-parameters that a method does not have, and what is no number where it wants one.
 
     Raises:
         TypeError: Which one, and what would be right.
+        ValueError: One is NaN or infinite.
 
     Example:
         >>> import midway
@@ -50,6 +51,8 @@ def check_settings(method: type, settings: Mapping[str, Any]) -> None:
             raise TypeError(f"{name} must be a number, got {value!r}.")
         if wanted == "int" and not isinstance(value, Integral):
             raise TypeError(f"{name} must be a whole number, got {value!r}.")
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite number, got {value!r}.")
 
 
 def check_images(images: Tensor, model: nn.Module) -> None:
@@ -108,7 +111,8 @@ def check_answers(model: nn.Module, images: Tensor) -> None:
         with torch.no_grad():
             logits = model(images)
     except (RuntimeError, ValueError, IndexError) as error:
-        single = " (a single image has no batch statistics there: give larger batches)" if len(images) == 1 else ""
+        lonely = len(images) == 1 and "xpected more than 1" in str(error)  # as torch's norm layers say
+        single = " (a single image has no batch statistics there: give larger batches)" if lonely else ""
         raise ValueError(
             f"the model does not take images of shape {tuple(images.shape)}{single}: {_first_line(error)}"
         ) from error

@@ -125,7 +125,7 @@ class DUA(Method):
     def step(self, images: Tensor) -> Tensor:
         """Move the running statistics image by image and answer f(x)."""
         if self.hyperparameters["crop"] is None:
-            self.settle(images, self.model(images[:1]))
+            self.settle(images, self.model(images[:2]))
         left = len(images) if self.images is None else min(len(images), self.images - self.adapted_images)
         numbers = draw(left, self.copies, self.randomness.on(torch.device("cpu")), CROP_NUMBERS)
         size = max(1, NUMBERS_AT_ONCE // (self.copies * images[0].numel())) if self._takes_many_images else 1
@@ -148,8 +148,13 @@ class DUA(Method):
         with statistics_by_image(self.model, len(images), source_share=0) as seen:
             self.model(copies)
         momenta = [self.momentum * self.decay ** (self.adapted_images + i + 1) + self.floor for i in range(len(images))]
-        for name, moments in seen.items():
-            move_statistics(self.model.get_submodule(name), moments, momenta)
+        sound = torch.ones(len(images), dtype=torch.bool, device=images.device)
+        for moments in seen.values():  # what is not finite would stay in the running statistics
+            sound &= moments.finite
+        self.count("images_left_out", int((~sound).sum()))
+        followed = [momentum for momentum, good in zip(momenta, sound.tolist(), strict=True) if good]
+        for name, (mean, variance, values) in seen.items():
+            move_statistics(self.model.get_submodule(name), Moments(mean[sound], variance[sound], values), followed)
         self.adapted_images += len(images)
 
 

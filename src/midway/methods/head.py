@@ -18,8 +18,8 @@ def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
     """Return the name and the layer of a network's head: the last linear layer, which makes the logits.
 
     The network runs once on tiny blank images, to see which linear layer's output is its answer. Where that cannot be
-    seen (it takes no such images, or changes the logits after the head), the only linear layer with as many outputs as
-    there are logits is the head, or the last linear layer.
+    seen (it takes no such images, or changes the logits after the head), the only linear layer after all convolutions
+    with as many outputs as there are logits is the head, or the last linear layer.
 
     Args:
         model: Any classifier; it is as before afterwards.
@@ -54,10 +54,13 @@ def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
     ran, logits = _trial(model, linear)
     if logits is None:
         return list(linear.items())[-1]
-    makers = [key for key, output in ran if output.shape == logits.shape and torch.equal(output, logits)]
+    makers = [key for key, output in ran if output is not None and torch.equal(output, logits)]
     if makers:
         return makers[-1], linear[makers[-1]]
-    fitting = {key for key, output in ran if output.shape == logits.shape}
+    last_convolution = max((place for place, (_, output) in enumerate(ran) if output is None), default=-1)
+    fitting = {
+        key for key, output in ran[last_convolution + 1 :] if output is not None and output.shape == logits.shape
+    }
     if len(fitting) == 1:
         return (key := fitting.pop()), linear[key]
     advice = _convolution_advice(layers) if not fitting else ""
@@ -104,17 +107,22 @@ def features_and_logits(model: nn.Module, head: str, images: Tensor) -> tuple[Te
     return seen[-1], logits
 
 
-def _trial(model: nn.Module, linear: dict[str, nn.Linear]) -> tuple[list[tuple[str, Tensor]], Tensor | None]:
-    """Run two blank images of the first size that the network takes; return what the linear layers and it gave."""
+Layers = list[tuple[str, Tensor | None]]
+"""The layers that ran, in order: a linear one with its output, a convolution with None."""
+
+
+def _trial(model: nn.Module, linear: dict[str, nn.Linear]) -> tuple[Layers, Tensor | None]:
+    """Run two blank images of the first size that the network takes; return what its layers and it gave."""
     first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
     if first is None:
         return [], None
-    ran: list[tuple[str, Tensor]] = []
+    ran: Layers = []
 
     def note(key: str) -> Any:
-        return lambda layer, inputs, output: ran.append((key, output))
+        return lambda layer, inputs, output: ran.append((key, output if key in linear else None))
 
-    handles = [layer.register_forward_hook(note(key)) for key, layer in linear.items()]
+    convolutions = {key: layer for key, layer in model.named_modules() if isinstance(layer, nn.Conv2d)}
+    handles = [layer.register_forward_hook(note(key)) for key, layer in (linear | convolutions).items()]
     try:
         with torch.no_grad(), _evaluation_mode(model):
             for side in SIDES:

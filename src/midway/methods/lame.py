@@ -51,6 +51,7 @@ class LAME(Method):
         passes="1 F",
         needs=("linear head",),
     )
+    names_layers = ("head",)
     search_space = search_over(
         affinity=Choice("knn", "rbf", "linear"),
         neighbours=Integers(1, 20, log=True),

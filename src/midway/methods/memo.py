@@ -109,6 +109,8 @@ class MEMO(Method):
         refuse_half_precision(dict(self.model.named_parameters()))
         if views is not None and views < 1:
             raise ValueError(f"views must be at least 1, got {views}.")
+        if lr is not None and lr < 0:
+            raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
         if steps < 1:
             raise ValueError(f"steps must be at least 1, got {steps}.")
         if crop not in (None, "pad", "resize"):
@@ -134,7 +136,7 @@ class MEMO(Method):
         """Adapt to each image from the source weights and answer it."""
         if None in (self.hyperparameters[name] for name in ("views", "lr", "crop")):
             with torch.no_grad():
-                self.settle(images, self.model(images[:1]))
+                self.settle(images, self.model(images[:2]))
         views, crop = self.hyperparameters["views"], self.hyperparameters["crop"]
         numbers = draw(len(images), views, self.randomness.on(torch.device("cpu")))
         size = self.images_at_once or max(1, NUMBERS_AT_ONCE // (views * images[0].numel()))

@@ -145,10 +145,10 @@ class MITA(Method):
             raise ValueError(f"data_measure must be 'natural' or 'pixels', got {data_measure!r}.")
         if data_step_size < 0:
             raise ValueError(f"data_step_size must be 0 or more, got {data_step_size}.")
-        if data_model == "fresh" and data_model_steps < predictor_steps:
+        if data_model == "fresh" and data_model_steps <= predictor_steps:
             raise ValueError(
                 f"a fresh data model goes on from the predictor: data_model_steps ({data_model_steps}) "
-                f"must be at least predictor_steps ({predictor_steps})."
+                f"must be more than predictor_steps ({predictor_steps})."
             )
         use_bf16(precision, torch.device("cpu"))  # an unknown precision is refused here, not at the first batch
         self.predictor_steps, self.data_model_steps = predictor_steps, data_model_steps

@@ -7,6 +7,7 @@ when somebody switches modes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,22 @@ def running_layers(model: nn.Module) -> Iterator[_NormBase]:
     for module in model.modules():
         if isinstance(module, _NormBase) and isinstance(module.running_mean, Tensor):
             yield module
+
+
+def warn_of_foreign_layers(model: nn.Module) -> None:
+    """Warn of layers with running statistics that are not torch's: what they do cannot be known, so they keep them."""
+    foreign = [
+        f"{name} ({type(module).__name__})"
+        for name, module in model.named_modules()
+        if isinstance(getattr(module, "running_mean", None), Tensor) and not isinstance(module, _NormBase)
+    ]
+    if foreign:
+        warnings.warn(
+            f"{', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''} will go on with the statistics of training:"
+            " their class is not derived from torch's BatchNorm. Exchange them for torch.nn.BatchNorm layers with the"
+            " same weights and running statistics to have those of the batch.",
+            stacklevel=5,  # whoever makes the method
+        )
 
 
 def uses_batch_statistics(model: nn.Module) -> bool:
@@ -44,6 +61,7 @@ def use_batch_statistics(model: nn.Module) -> int:
         >>> layer(torch.tensor([[3.0], [5.0]])).round().flatten().tolist()
         [-1.0, 1.0]
     """
+    warn_of_foreign_layers(model)
     layers = list(running_layers(model))
     for layer in layers:
         drop_running_statistics(layer)
@@ -70,6 +88,7 @@ def use_prior_statistics(model: nn.Module, prior: float) -> int:
     Returns:
         The number of layers changed.
     """
+    warn_of_foreign_layers(model)
     changed = 0
     for layer in running_layers(model):
         if not isinstance(layer, _BatchNorm):

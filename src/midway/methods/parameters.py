@@ -43,11 +43,13 @@ def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
         >>> sorted(norm_affine(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))))
         ['1.bias', '1.weight']
     """
-    found = {
-        f"{layer}.{name}".lstrip("."): parameter
-        for layer, module in norm_layers(model)
-        for name, parameter in module.named_parameters(recurse=False)
-    }
+    found: dict[str, nn.Parameter] = {}
+    seen = set()
+    for layer, module in norm_layers(model):
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in seen:  # layers may share theirs
+                seen.add(id(parameter))
+                found[f"{layer}.{name}".lstrip(".")] = parameter
     if not found:
         raise ValueError(
             "the model has no normalisation layer with a scale and a shift to adapt: "

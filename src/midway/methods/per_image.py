@@ -39,6 +39,11 @@ class Moments(NamedTuple):
         """The estimate that running statistics average in training."""
         return self.variance * (self.values / max(1, self.values - 1))
 
+    @property
+    def finite(self) -> Tensor:
+        """Tell of which images they are all finite."""
+        return self.mean.isfinite().all(dim=1) & self.variance.isfinite().all(dim=1)
+
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
 

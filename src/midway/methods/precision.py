@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -28,3 +30,29 @@ def use_bf16(precision: Precision, device: torch.device) -> bool:
     if device.type == "cpu":
         return bool(torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported())
     return device.type == "cuda" and torch.cuda.is_bf16_supported()
+
+
+@contextmanager
+def weights_cast_anew() -> Iterator[None]:
+    """Let ``torch.autocast`` see weights that move.
+
+    An autocast block keeps the reduced copies of weights until it ends, so a network whose weights are stepped in
+    place, or reset, within one block would go on answering with the old ones.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.precision import weights_cast_anew
+        >>> layer, one = torch.nn.Linear(1, 1, bias=False), torch.ones(1, 1)
+        >>> with torch.autocast("cpu", torch.bfloat16), weights_cast_anew():
+        ...     _ = layer(one)
+        ...     _ = layer.weight.data.fill_(2.0)
+        ...     layer(one).item()
+        2.0
+    """
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+        torch.clear_autocast_cache()  # copies that somebody else made of weights that have moved

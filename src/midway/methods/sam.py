@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -49,14 +49,15 @@ class SAM:
         """
         found = False
 
-        def terms() -> Iterator[Tensor]:
+        def terms() -> Generator[Tensor]:
             nonlocal found
             with self._uphill(loss):
                 if (there := loss_uphill()) is not None:
                     found = True
                     yield there
 
-        return descend(terms(), self.optimizer) and found
+        with closing(terms()) as uphill:  # whatever happens there, the weights come back
+            return descend(uphill, self.optimizer) and found
 
     @contextmanager
     def _uphill(self, loss: Tensor) -> Iterator[None]:

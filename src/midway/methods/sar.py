@@ -18,6 +18,7 @@ from midway.methods.sam import SAM
 from midway.methods.selection import logits_to_learn_from, mixes_images, note_shares, reliable
 from midway.methods.space import Integers, LogUniform, Uniform, search_over
 from midway.methods.stages import last_stage
+from midway.suggest import unknown
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
 
@@ -68,6 +69,7 @@ class SAR(Method):
         needs=("norm layers", "batch statistics"),
     )
     evolving = ("sam", "mean_loss")
+    names_layers = ("exclude",)
     search_space = search_over(
         margin=Uniform(0.2, 0.8),
         rho=LogUniform(0.005, 0.5),
@@ -94,10 +96,16 @@ class SAR(Method):
             raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
         if lr is not None and lr < 0:
             raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
+        if isinstance(exclude, str):
+            raise TypeError(f"exclude must be a tuple of names, got {exclude!r}: write ({exclude!r},).")
         if exclude is None:
             self.settled["exclude"] = exclude = last_stage(self.model)
         self.margin, self.steps, self.predict = margin, steps, predict
         use_batch_statistics(self.model)
+        modules = [name for name, _ in self.model.named_modules() if name]
+        for name in exclude:
+            if name not in modules:
+                raise ValueError(unknown("module of the model", name, modules))
         moving = freeze_all_but(self.model, _without(norm_affine(self.model), exclude))
         self.sam = SAM(torch.optim.SGD(moving, lr=0.0, momentum=momentum), rho=rho)
         self.mean_loss: float | None = None

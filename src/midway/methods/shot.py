@@ -58,6 +58,7 @@ class SHOT(Method):
         needs=("norm layers", "batch statistics"),
     )
     evolving = ("optimizer",)
+    names_layers = ("head",)
     search_space = search_over(
         moves=Choice("norm", "body"),
         pseudo_weight=Uniform(0.0, 0.5),

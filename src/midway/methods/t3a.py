@@ -52,6 +52,7 @@ class T3A(Method):
         needs=("linear head",),
     )
     evolving = ("unit_supports", "labels", "entropies", "seen")
+    names_layers = ("head",)
     search_space = search_over(supports=Choice(1, 5, 20, 50, 100, -1))
 
     def __init__(self, model: nn.Module, *, supports: int = 100, head: str | None = None) -> None:
@@ -72,10 +73,12 @@ class T3A(Method):
         features, logits = features_and_logits(self.model, self.head, images)
         features, logits = features.to(self.unit_supports), logits.float()
         classes = logits.shape[1]
-        self.seen += len(images)
-        self.unit_supports = torch.cat([self.unit_supports, normalize(features, dim=1)])
-        self.labels = torch.cat([self.labels, logits.argmax(dim=1)])
-        self.entropies = torch.cat([self.entropies, entropy(logits)])
+        sound = features.isfinite().all(dim=1) & logits.isfinite().all(dim=1)  # one that is not would spoil its class
+        self.count("images_left_out", int((~sound).sum()))
+        self.seen += int(sound.sum())
+        self.unit_supports = torch.cat([self.unit_supports, normalize(features[sound], dim=1)])
+        self.labels = torch.cat([self.labels, logits[sound].argmax(dim=1)])
+        self.entropies = torch.cat([self.entropies, entropy(logits[sound])])
         if self.supports == -1:  # only their sums matter
             self.unit_supports = _sum_by_class(self.unit_supports, self.labels, classes)
             self.labels, self.entropies = torch.arange(classes, device=images.device), self.entropies[:classes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -30,7 +31,8 @@ class EnergyModel:
 
     def logits(self, images: Tensor) -> Tensor:
         """Return f(x) in float32."""
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=use_bf16(self.precision, images.device)):
+        bf16 = use_bf16(self.precision, images.device)
+        with torch.autocast(images.device.type, torch.bfloat16) if bf16 else nullcontext():
             logits: Tensor = self.network(images)
         return logits.float()
 
