@@ -36,9 +36,13 @@ def test_fewer_images_before_fewer_entries() -> None:
     assert fit(prices, budget=26_000, **sizes) == Fit(200, 1000, 26_000)
     without = fit(prices, budget=25_999, **sizes)
     assert (without.images, without.seconds) == (1000, 2000)
-    assert without.left_out == {"memo": "200 images of it would take about 25600 s of the 25999 s there are"}
+    assert without.left_out == {
+        "memo": "200 images of it would take about 25600 s, more than the others leave of 25999 s"
+    }
     halved = fit(prices, budget=12_999, jobs=2, **sizes)
-    assert halved.left_out == {"memo": "200 images of it would take about 12800 s of the 12999 s there are"}
+    assert halved.left_out == {
+        "memo": "200 images of it would take about 12800 s, more than the others leave of 12999 s"
+    }
     assert halved.seconds == 1000
     least = fit(prices, budget=1, **sizes)
     assert (least.images, least.seconds, list(least.left_out)) == (200, 300, ["memo", "tent"])

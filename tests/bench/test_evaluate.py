@@ -107,6 +107,10 @@ def test_any_pairs_of_images_and_labels_will_do() -> None:
     assert midway.evaluate(tiny_network().double(), loader).accuracy == result.accuracy
     with pytest.raises(TypeError, match="the stream must give pairs of tensors, images and labels"):
         midway.evaluate(tiny_network(), [images])  # type: ignore[list-item]
+    once = iter(loader)
+    midway.evaluate(tiny_network(), once)
+    with pytest.raises(ValueError, match=r"stream gave no batch: .* \(a generator is used up after one method\)"):
+        midway.evaluate(tiny_network(), once)
 
 
 def test_labels_that_the_network_does_not_know_are_named() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -79,6 +80,18 @@ def test_mistakes_become_one_red_line(monkeypatch: pytest.MonkeyPatch, capsys: p
     error = capsys.readouterr().err
     assert error.startswith("error: unknown method 'tnet': did you mean 'tent'?")
     assert "Traceback" not in error
+
+
+def test_what_a_colon_begins_is_no_picture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["midway", "tune", "tent", "--scenarios", "pure:fog", "--trials", "1"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.startswith("error: pure:fog: ")
+
+
+def test_the_package_runs_as_a_module() -> None:
+    ran = subprocess.run([sys.executable, "-m", "midway", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == midway.__version__
 
 
 def test_an_unknown_method_stops_the_demo_before_any_work(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_plan_file_and_flags_that_go_before_it(tmp_path: Path) -> None:
         (["--methods", "tnet"], "--methods: unknown method 'tnet': did you mean 'tent'?"),
         (["--scenarios", "pure:fgo"], "--scenarios: pure:fgo: unknown corruption 'fgo': did you mean 'fog'?"),
         (["--batch-sizes", "501"], "--batch-sizes: batch_sizes must be whole, from 1 to 500, got 501."),
-        (["--seeds", "few"], "--seeds 'few' is not understood: write 0, 0-4 or 0,7."),
+        (["--seeds", "few"], "--seeds 'few' is not understood: write whole numbers, such as 1, 1-4 or 1,7."),
         (["--data", "cifar10-c", "--root", "/no/where"], "--root: there is no folder /no/where for cifar10-c."),
         ([], "plan.toml:3: unknown key 'sedes': did you mean 'seeds'?"),
     ],

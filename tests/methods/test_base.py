@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import warnings
 from pathlib import Path
 
@@ -20,8 +21,10 @@ def test_errors_say_what_to_do() -> None:
         method(images[0])
     with pytest.raises(ValueError, match="batch is empty"):
         method(images[:0])
-    with pytest.raises(ValueError, match=r"does not take images of shape \(2, 1, 16, 16\): .*channels"):
+    with pytest.raises(ValueError, match=r"does not take images of shape \(12, 1, 16, 16\): .*channels"):
         method(images[:, :1])
+    with pytest.raises(ValueError, match=r"\(12, 16, 16, 3\) \(\(N, C, H, W\) is right: use images.movedim\(-1, 1\)"):
+        method(images.movedim(1, -1))
     with pytest.raises(ValueError, match=r"does not take images of shape \(1, 1, 16, 16\): .*channels"):
         midway.Source(tiny_network("group"))(images[:1, :1])
     with pytest.raises(TypeError, match=r"images are torch.float64, the model is torch.float32"):
@@ -96,6 +99,8 @@ def test_state_of_another_method_or_network_is_refused_untouched() -> None:
     method = midway.Tent(tiny_network(), lr=0.001)
     method(batches(1)[0])
     before = {key: value.clone() for key, value in method.state_dict().items() if isinstance(value, torch.Tensor)}
+    with pytest.raises(ValueError, match="there is nothing in this state"):
+        midway.Tent(tiny_network()).load_state_dict({})
     with pytest.raises(ValueError, match="plain network weights"):
         method.load_state_dict(tiny_network().state_dict())
     with pytest.raises(ValueError, match=r"the state is of lr=0\.1, this method has lr=0\.001"):
@@ -228,3 +233,10 @@ def test_networks_that_cannot_be_adapted_are_refused() -> None:
     for refuses in (midway.MEMO, midway.DUA):
         with pytest.raises(ValueError, match="kindred statistics are not for it: give it the plain network"):
             refuses(midway.kindred(tiny_network()))
+
+
+def test_editors_see_the_hyperparameters() -> None:
+    assert str(inspect.signature(midway.BN)) == "(model: 'nn.Module', *, prior: 'float' = 0) -> 'None'"
+    for name in midway.methods.names():
+        shown = list(inspect.signature(midway.methods.find(name)).parameters)
+        assert shown == ["model", *midway.methods.hyperparameters(name)]

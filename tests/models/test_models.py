@@ -48,6 +48,8 @@ def test_normalisation_is_part_of_the_model_and_not_of_the_state_dict() -> None:
         Normalize([0.5], [0.2, 0.3])
     with pytest.raises(ValueError, match="std must be positive"):
         Normalize([0.5], [0.0])
+    with pytest.raises(ValueError, match=r"expected 3 channels, \(N, C, H, W\), got images \(2, 1, 32, 32\)"):
+        normalised(images[:, :1])  # it would pass for three
 
 
 def test_impossible_sizes_are_refused() -> None:
@@ -176,6 +178,8 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 def test_unknown_names_get_the_nearest_match() -> None:
     with pytest.raises(ValueError, match=r"did you mean 'wrn16_2\.cifar10'"):
         models.load("wrn16_2.cifar")
+    with pytest.raises(ValueError, match=r"midway\.models\.create makes it with untrained weights"):
+        models.load("resnet20")
     with pytest.raises(TypeError, match="fixed by its card"):
         models.load("wrn16_2.cifar10", classes=3)
 

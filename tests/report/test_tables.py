@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -32,6 +33,12 @@ def test_several_seeds_become_mean_and_spread() -> None:
     assert (bn.value, bn.spread, bn.best) == (70, None, True)
     assert str(tent) == "59.50 ± 2.12*"
     assert "mean ± standard deviation over 1 or 2 or 3 seeds" in table.notes
+
+
+def test_source_with_other_statistics_is_not_what_others_are_measured_by() -> None:
+    kindred = [replace(each, hyperparameters={"statistics": "kindred"}) for each in seeds("source", "kin", 80)]
+    table = accuracy_table(Comparison("", "", {}, (*kindred, *seeds("source", "source", 60), *seeds("bn", "bn", 70))))
+    assert not any(cell.below_source for _, row in table.rows for cell in row if cell is not None)
 
 
 def test_headings_are_as_short_as_they_can_be_told_apart() -> None:

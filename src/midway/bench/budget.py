@@ -115,7 +115,9 @@ def fit(
             break
         dearest = max(optional, key=lambda label: seconds(least, [label]))
         took = seconds(least, [dearest])
-        left_out[dearest] = f"{least} images of it would take about {took:.0f} s of the {budget:.0f} s there are"
+        left_out[dearest] = (
+            f"{least} images of it would take about {took:.0f} s, more than the others leave of {budget:.0f} s"
+        )
         kept.remove(dearest)
     sizes = [available, *range(available // batch_size * batch_size, least, -batch_size), least]
     images = next((size for size in sizes if seconds(size, kept) <= budget * (1 + 1e-9)), least)

@@ -56,6 +56,11 @@ class Result:
     cost: dict[str, float | None] = field(default_factory=dict)
     seed: int | None = None
 
+    @property
+    def is_unadapted(self) -> bool:
+        """Whether this is the network as it came, by which all others are measured."""
+        return self.method == "source" and self.hyperparameters.get("statistics") is None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values, ready for JSON."""
         return asdict(self)
@@ -193,6 +198,11 @@ def answer(
         seen += len(batch)
         if on_batch is not None:
             on_batch(100 * right / seen)
+    if not logits:
+        raise ValueError(
+            f"{stream.name} gave no batch: give images, as a stream, a list of pairs or a DataLoader "
+            "(a generator is used up after one method)."
+        )
     return Answers(torch.cat(logits), torch.cat(labels), torch.cat(groups), tuple(accuracies), tuple(seconds))
 
 

@@ -6,11 +6,11 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 import midway
 from midway.cli import data, demo, figures, listings, paper, report, run, tune
+from midway.cli.terminal import terminal
 
 app = typer.Typer(
     help="Midway: test-time adaptation for any PyTorch classifier.",
@@ -49,5 +49,7 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError, ImportError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        terminal(stderr=True).print(
+            f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True
+        )
         sys.exit(1)

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from midway import data
+from midway.cli.terminal import terminal
 
 app = typer.Typer(help="Get, list, make and look at data sets.", no_args_is_help=True)
 
@@ -29,7 +30,7 @@ def fetch(
     """Download a data set and verify it; an interrupted download is continued."""
     with _progress() as progress:
         path = data.fetch(name, root, mirror=mirror, force=force, progress=progress)
-    _console().print(f"[bold]{name}[/] is in {path}, verified.", soft_wrap=True)
+    terminal().print(f"[bold]{name}[/] is in {path}, verified.", soft_wrap=True)
 
 
 @app.command("ls")
@@ -45,9 +46,9 @@ def list_(
     for record in here:
         verified = "[green]yes[/]" if record.verified else "[yellow]no[/]"
         table.add_row(record.name, decimal(record.bytes), verified, record.note, str(record.path))
-    _console().print(table)
+    terminal().print(table)
     absent = [name for name in data.names() if name not in {"folder", *(record.name for record in here)}]
-    _console().print(
+    terminal().print(
         f"Not here, but known: {', '.join(absent)}. `midway data fetch` and `midway data make` bring some of them; "
         f"for the others, put the files into {data.data_home() if home is None else home} under these names.",
         soft_wrap=True,
@@ -86,7 +87,7 @@ def make(
             jobs=jobs,
             progress=progress,
         )
-    _console().print(f"[bold]{name}[/] is in {path}.", soft_wrap=True)
+    terminal().print(f"[bold]{name}[/] is in {path}.", soft_wrap=True)
 
 
 @app.command()
@@ -99,7 +100,7 @@ def preview(
 ) -> None:
     """Draw one image under all corruptions."""
     path = data.contact_sheet(_source(source, None), out, image=image, severities=parse_severities(severity), seed=seed)
-    _console().print(f"The contact sheet is {path}.", soft_wrap=True)
+    terminal().print(f"The contact sheet is {path}.", soft_wrap=True)
 
 
 def parse_severities(text: str) -> tuple[int, ...]:
@@ -127,14 +128,10 @@ def _source(name_or_folder: str, size: int | None) -> data.ImageSet:
     return data.load(name_or_folder, size=size)
 
 
-def _console() -> Console:
-    return Console(file=sys.stdout)
-
-
 @contextmanager
 def _progress() -> Iterator[data.Progress]:
     """Give a function that shows progress: bars with the time left on a terminal, plain lines elsewhere."""
-    console = Console(file=sys.stderr)
+    console = terminal(sys.stderr)
     tasks: dict[str, TaskID] = {}
     if not console.is_terminal:
         yield lambda task, done, total: _plain_line(console, tasks, task, done, total)

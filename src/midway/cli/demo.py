@@ -6,25 +6,25 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from midway import data, models
 from midway.bench.demo import DATA, MODEL, run_demo
 from midway.cli.progress import ProgressLine
+from midway.cli.terminal import terminal
 from midway.report import StoredRun, accuracy_table, summary, to_markdown, to_rich, write_report
 
 
 def demo(
     methods: Annotated[str, typer.Option(help="Methods to compare, with commas; all of them if left out.")] = "",
     images: Annotated[
-        int | None, typer.Option(min=1, max=2000, help="How many of the embedded images (default: as time allows).")
+        int | None, typer.Option(min=200, max=2000, help="How many of the embedded images (default: as time allows).")
     ] = None,
     budget: Annotated[float, typer.Option(min=1, help="Seconds; dearer methods are left out and named.")] = 120,
     seed: Annotated[int, typer.Option(help="Seed of corruptions and outliers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
 ) -> None:
     """Adapt the embedded network to corrupted CIFAR-10 images in three scenarios and compare the methods."""
-    console = Console()
+    console = terminal()
     console.print("Comparing methods on corrupted CIFAR-10 (embedded network and images) ...")
     chosen = [name.strip() for name in methods.split(",") if name.strip()] or None
     with ProgressLine(console) as progress:

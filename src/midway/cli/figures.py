@@ -14,6 +14,7 @@ from torch import nn
 import midway
 from midway.bench import Comparison, Record, gather
 from midway.bench.networks import load_network
+from midway.cli.terminal import terminal
 from midway.methods.registry import WRAP
 from midway.report.labels import tell_apart
 from midway.report.stored_run import StoredRun, read_run
@@ -58,7 +59,7 @@ def figures(
             raise ValueError(unknown("figure", name, (*FIGURES, *PICTURES)))
     records = [record for each in stored for record in each.records]
     comparisons = gather(records) + [one for each in stored if not each.records for one in each.comparisons]
-    keep = _Keep(Console(), out or (stored[0].folder or Path()) / "figures")
+    keep = _Keep(terminal(), out or (stored[0].folder or Path()) / "figures")
     _draw_results(comparisons, wanted, keep)
     if not wanted or "corrections" in wanted:
         _draw_kept_corrections(stored, keep, baseline=baseline, method=method)

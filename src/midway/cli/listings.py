@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from midway import methods, models
+from midway.cli.terminal import terminal
 from midway.methods import describe
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "answer")
@@ -31,7 +31,7 @@ def list_methods(
     if markdown:
         print(describe.overview_markdown(), end="")
         return
-    console = Console()
+    console = terminal()
     rows = describe.overview()
     for columns in (WHAT_THEY_ARE, HOW_THEY_WORK):
         console.print(_table(columns, [[row[column] for column in columns] for row in rows]))
@@ -43,7 +43,7 @@ def list_methods(
 def show_method(name: Annotated[str, typer.Argument(help="A name that `midway methods` lists.")]) -> None:
     """Show what a method does, its hyper-parameters, their defaults and where they come from."""
     method = methods.find(name)
-    console = Console()
+    console = terminal()
     console.print(f"{method.about.title} ({method.about.paper})", style="bold", highlight=False, markup=False)
     for paragraph in describe.summary_of(method).split("\n\n"):
         console.print(Text(paragraph.replace("\n", " ")))
@@ -66,8 +66,8 @@ def show_method(name: Annotated[str, typer.Argument(help="A name that `midway me
         columns = ("hyper-parameter", "default", "tuned", "searched", "what it is, and where the default is from")
         console.print(_table(columns, settings))
     console.print(
-        'Every method but memo and dua also takes statistics="kindred": each image is normalised by the images of its '
-        "batch like it; every method takes "
+        'Every method but memo, dua and bn with a prior also takes statistics="kindred": each image is normalised by '
+        "the images of its batch like it, in place of the method's own statistics; every method takes "
         'wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses); all '
         'but memo take preset="tuned": what a search found on short streams of CIFAR-10 (docs/tuning.md).',
         highlight=False,
@@ -91,6 +91,6 @@ def list_models() -> None:
         network = f"{card.architecture} {card.arguments.get('depth')}-{card.arguments.get('width')}"
         accuracy = f"{card.clean_accuracy:.2f} %"
         table.add_row(card.name, network, accuracy, card.evaluated_on, card.data, card.licence)
-    console = Console()
+    console = terminal()
     console.print(table)
     console.print(f"Untrained architectures: {', '.join(models.ARCHITECTURES)}", highlight=False)

@@ -23,6 +23,7 @@ from midway.bench.networks import load_network
 from midway.bench.suites import Suite, suite
 from midway.cli.progress import ProgressLine, RunProgress
 from midway.cli.report import report_records
+from midway.cli.terminal import terminal
 from midway.report import to_rich
 from midway.report.exports import FORMATS, export
 from midway.report.paper_tables import comparison_table, complexity_table, measured, standing
@@ -69,7 +70,7 @@ def paper_table(
 
     The same command goes on where it was stopped.
     """
-    console = Console()
+    console = terminal()
     folder = out or Path("runs/paper") / table
     rows = [label.strip() for label in methods.split(",") if label.strip()]
     if table is Which.complexity:

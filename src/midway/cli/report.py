@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from midway.bench import Record
+from midway.cli.terminal import terminal
 from midway.report import read_run, write_report
 from midway.report.stored_run import stored_run
 
@@ -25,7 +26,7 @@ def report(
     name = "report.html" if other is None else f"report_against_{first.name}.html"
     path = out or (newest.folder or Path()) / name
     write_report(newest, path, against=None if other is None else first)
-    Console().print(f"Report: {path}", highlight=False, soft_wrap=True, markup=False)
+    terminal().print(f"Report: {path}", highlight=False, soft_wrap=True, markup=False)
 
 
 def report_records(console: Console, folder: Path, records: Sequence[Record], *, command: str) -> None:

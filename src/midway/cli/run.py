@@ -29,6 +29,7 @@ from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
 from midway.cli.progress import RunProgress, in_words
 from midway.cli.report import report_records
+from midway.cli.terminal import terminal
 from midway.report import accuracy_table, to_rich
 from midway.report import tables as report
 from midway.report.side_by_side import fit_width
@@ -150,7 +151,7 @@ def _check_device(cells: Sequence[Cell]) -> None:
 
 
 def _run(cells: Sequence[Cell], folder: Path, engine: Engine, jobs: int, *, keep_predictions: bool, wait: bool) -> None:
-    console = Console()
+    console = terminal()
     command = shlex.join(["midway", *sys.argv[1:]])
     with Store(folder, wait=wait) as store:
         if store.torn:
@@ -218,7 +219,7 @@ def _tell_of_other_results(console: Console, store: Store, cells: Sequence[Cell]
 
 def _show(cells: Sequence[Cell], folder: Path, jobs: int) -> None:
     """Print the cells, which are done, and how long the others would take."""
-    console = Console()
+    console = terminal()
     done = set()
     if (folder / RESULTS).is_file():
         done = {record.cell.key for record in read_records(folder) if record.result is not None}
@@ -258,7 +259,7 @@ def parse_wholes(flag: str, text: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
         if not first.isdecimal() or not last.isdecimal():
-            raise ValueError(f"--{flag} '{text}' is not understood: write 0, 0-4 or 0,7.")
+            raise ValueError(f"--{flag} '{text}' is not understood: write whole numbers, such as 1, 1-4 or 1,7.")
         found += range(int(first), int(last) + 1)
     return found
 

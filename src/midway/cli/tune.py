@@ -18,6 +18,7 @@ from midway.bench.engines.ray import RayEngine
 from midway.bench.entries import Entry, parse_entries
 from midway.cli.progress import ProgressLine, RunProgress, in_words
 from midway.cli.run import EngineName
+from midway.cli.terminal import terminal
 from midway.report import write_report
 from midway.report.figures.style import save
 from midway.report.figures.tuning import draw_history, draw_importance, history_of
@@ -66,7 +67,7 @@ def tune(
     out: Annotated[Path | None, typer.Option(help="Folder for what is found (default: runs/tune/METHOD).")] = None,
 ) -> None:
     """Search a method's hyper-parameters; the same command goes on where it was stopped, here or on other machines."""
-    console = Console()
+    console = terminal()
     entry = _one_entry(method)
     folder = out or Path("runs/tune") / entry.name
     streams = tuple(str(Scenario.parse(text.strip())) for text in scenarios.split(",") if text.strip())

@@ -56,6 +56,12 @@ class About:
 class _Sealed(ABCMeta):
     """Notes the hyper-parameters and the source state once the last constructor in the chain is done."""
 
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """What ``help`` and editors show: the constructor's arguments, not those of ``__call__`` below."""
+        constructor = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return constructor.replace(parameters=list(constructor.parameters.values())[1:])
+
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         with torch.inference_mode(False):
             check_settings(cls, kwargs)
@@ -79,7 +85,7 @@ class Method(nn.Module, metaclass=_Sealed):
     batch besides the tensors of its modules (optimisers, generators, moving averages, replay buffers). In return it
     gets exact ``reset``, ``snapshot`` and ``state_dict``, and the contract of ``midway.testing`` checks them. What
     ``midway tune`` may try for its hyper-parameters stands in ``search_space``. A method that mixes the source's
-    statistics into those of BatchNorm layers says so in ``uses_source_statistics``, and hyper-parameters that hold names
+    statistics into those of BatchNorm layers says so in ``uses_source_statistics``. Hyper-parameters that hold names
     of the network's layers stand in ``names_layers``: they cannot be tried out on another network.
 
     Args:
@@ -284,7 +290,8 @@ class Method(nn.Module, metaclass=_Sealed):
 
     def _check_state(self, theirs: Mapping[str, Any]) -> None:
         if "_extra_state" not in theirs:
-            raise ValueError("these are plain network weights: load them into the network, then wrap that.")
+            what = "these are plain network weights" if theirs else "there is nothing in this state"
+            raise ValueError(f"{what}: load weights into the network, then wrap that; or give a method's state_dict().")
         extra = theirs["_extra_state"]
         if extra["method"] != self.about.name:
             raise ValueError(f"the state is of {extra['method']}, this is {self.about.name}.")
@@ -345,7 +352,7 @@ class Method(nn.Module, metaclass=_Sealed):
         """See once for each shape whether the network takes such images, before anything moves."""
         few = images[:2]
         if few.shape not in self._tried_shapes:
-            check_answers(self.model, few)
+            check_answers(self.model, few, len(images))
             self._tried_shapes.add(few.shape)
 
 

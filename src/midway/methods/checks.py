@@ -94,8 +94,13 @@ def check_images(images: Tensor, model: nn.Module) -> None:
         )
 
 
-def check_answers(model: nn.Module, images: Tensor) -> None:
+def check_answers(model: nn.Module, images: Tensor, count: int | None = None) -> None:
     """Refuse a model that does not answer a few images with logits.
+
+    Args:
+        model: The model.
+        images: A few images.
+        count: How many there were, for messages.
 
     Raises:
         ValueError: It fails on images of this shape, or answers with something else.
@@ -113,8 +118,10 @@ def check_answers(model: nn.Module, images: Tensor) -> None:
     except (RuntimeError, ValueError, IndexError) as error:
         lonely = len(images) == 1 and "xpected more than 1" in str(error)  # as torch's norm layers say
         single = " (a single image has no batch statistics there: give larger batches)" if lonely else ""
+        shape = (count or len(images), *images.shape[1:])
+        swapped = " ((N, C, H, W) is right: use images.movedim(-1, 1))" if images.shape[3] in (1, 3) else ""
         raise ValueError(
-            f"the model does not take images of shape {tuple(images.shape)}{single}: {_first_line(error)}"
+            f"the model does not take images of shape {shape}{single or swapped}: {_first_line(error)}"
         ) from error
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images):
         shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

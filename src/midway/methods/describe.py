@@ -78,16 +78,22 @@ def arguments_of(method: type[Method]) -> dict[str, str]:
 
 
 def defaults_of(name: str) -> dict[str, str]:
-    """Return a method's defaults, as code; where CIFAR-size and ImageNet-size problems differ, both.
+    """Return a method's defaults, as code; where they follow the size of the problem, those for the usual ones.
 
     Example:
         >>> from midway.methods.describe import defaults_of
         >>> defaults_of("eata")["redundancy"]
-        '0.4 (CIFAR-size), 0.05 (ImageNet-size)'
+        '0.4 (CIFAR-10), 0.1 (CIFAR-100), 0.05 (ImageNet)'
     """
-    small, large = (find(name).defaults_for(size) for size in (CIFAR_SIZE, IMAGENET_SIZE))
+    sizes = (CIFAR_SIZE, CIFAR_SIZE._replace(classes=100), IMAGENET_SIZE)
+    few, many, large = (find(name).defaults_for(size) for size in sizes)
     defaults = {key: repr(value) for key, value in hyperparameters(name).items()}
-    return defaults | {key: f"{small[key]!r} (CIFAR-size), {large[key]!r} (ImageNet-size)" for key in small}
+    for key, value in few.items():
+        if value == many[key]:
+            defaults[key] = f"{value!r} (CIFAR-size), {large[key]!r} (ImageNet-size)"
+        else:
+            defaults[key] = f"{value!r} (CIFAR-10), {many[key]!r} (CIFAR-100), {large[key]!r} (ImageNet)"
+    return defaults
 
 
 def tuned_of(name: str) -> dict[str, str]:

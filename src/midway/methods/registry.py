@@ -89,10 +89,10 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the rest keep their defaults. Every method also takes
-            ``statistics="kindred"``: BatchNorm layers then normalise each image by its kin (see ``midway.kindred``; not
-            for MEMO and DUA); and ``wrap="episodic"`` or ``wrap="guarded"`` (see ``midway.Episodic``,
-            ``midway.Guarded``); and ``preset="tuned"``: what a search found, in place of the defaults (see
-            ``midway.methods.preset``).
+            ``wrap="episodic"`` or ``wrap="guarded"`` (see ``midway.Episodic``, ``midway.Guarded``); all but MEMO, DUA
+            and BN with a prior take ``statistics="kindred"``: BatchNorm layers then normalise each image by its kin, in
+            place of the method's own statistics (see ``midway.kindred``); and all but MEMO take ``preset="tuned"``:
+            what a search found, in place of the defaults (see ``midway.methods.preset``).
 
     Raises:
         ValueError: The method is unknown, or the statistics or the preset are.

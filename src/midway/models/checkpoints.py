@@ -44,7 +44,9 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
             'Save the weights alone, torch.save(model.state_dict(), "weights.pth"), or use safetensors.'
         ) from error
     except Exception as error:  # a damaged file raises whatever its first bad byte leads to
-        raise CheckpointError(f"{path} cannot be read as a checkpoint: {_first_line(error)}") from error
+        raise CheckpointError(
+            f"{path} cannot be read as a checkpoint (it is damaged, or none): {_first_line(error)}"
+        ) from error
     return _tensors(content, path)
 
 

@@ -75,7 +75,10 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
         return _load_card(known[str(name_or_path)])
     path = Path(name_or_path)
     if not path.exists():
-        raise ValueError(unknown("model", str(name_or_path), known) + " There is no such checkpoint file either.")
+        made = " midway.models.create makes it with untrained weights." if str(name_or_path) in ARCHITECTURES else ""
+        raise ValueError(
+            unknown("model", str(name_or_path), known) + f" There is no such checkpoint file either.{made}"
+        )
     state = read_state_dict(path)
     if architecture is None:
         architecture, guessed = _guess(state, path)

@@ -79,7 +79,7 @@ def accuracy_table(comparison: Comparison) -> Table:
             if (column := Column(result.stream, group, images)) not in columns:
                 columns.append(column)
     methods = list(dict.fromkeys(result.label for result in comparison.results))
-    sources = [result.label for result in comparison.results if result.method == "source"] or [""]
+    sources = [result.label for result in comparison.results if result.is_unadapted] or [""]
     found = {
         (method, column): [_groups_accuracy(result)[column.group] for result in by_place[method, column.stream]]
         for method in methods

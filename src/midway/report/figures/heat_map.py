@@ -66,7 +66,7 @@ def corruption_map(results: Iterable[Result]) -> HeatMap:
     looks = looks_of(kept)
     order = {name: place for place, name in enumerate(ALL_CORRUPTIONS)}
     shifts = sorted({s for _, s in values}, key=lambda s: (order.get(s.partition(" ")[0], len(order)), s))
-    sources = {result.label for result in kept if result.method == "source"}
+    sources = {result.label for result in kept if result.is_unadapted}
     means = {place: fmean(runs) for place, runs in values.items()}
     source = {shift: means[label, shift] for label in sources for shift in shifts if (label, shift) in means}
     accuracies = tuple(tuple(means.get((label, shift)) for shift in shifts) for label in looks)

@@ -70,7 +70,7 @@ def gains_over_source(results: Iterable[Result]) -> Gains:
         (('outlier streams: the rest', 'outlier streams: the outliers'), (((40.0,), (-20.0,)),))
     """
     results = list(results)
-    sources = {result.label for result in results if result.method == "source"}
+    sources = {result.label for result in results if result.is_unadapted}
     looks = {label: look for label, look in looks_of(results).items() if label not in sources}
     found: dict[str, dict[str, dict[Place, float]]] = {}  # scenario -> label -> stream and seed -> gain
     for scenario, (kind, part) in SCENARIOS.items():

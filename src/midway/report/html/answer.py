@@ -58,7 +58,7 @@ def find_winner(results: Sequence[Result], *, scope: str = "all streams", part: 
     if not standings.methods:
         return None
     best, *others = standings.methods
-    sources = {result.label for result in results if result.method == "source"}
+    sources = {result.label for result in results if result.is_unadapted}
     source = next((standing for standing in others if standing.label in sources), None)
     second = others[0] if others else None
     lead = None if second is None else compare_paired(best.accuracies, second.accuracies, rival=second.label)
@@ -143,7 +143,7 @@ def summary(comparison: Comparison) -> str:
     for stream in dict.fromkeys(result.stream for result in comparison.results):
         here = [result for result in comparison.results if result.stream == stream]
         best = max(here, key=lambda result: result.accuracy)
-        source = next((result for result in here if result.method == "source"), None)
+        source = next((result for result in here if result.is_unadapted), None)
         gain = f" ({best.accuracy - source.accuracy:+.1f} over Source)" if source else ""
         parts.append(f"{stream_title(stream)}: {titles[best.label]} {best.accuracy:.1f} %{gain}")
     return "Best on all images. " + "; ".join(parts) + "."

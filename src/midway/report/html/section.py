@@ -185,7 +185,7 @@ def _tables(results: Sequence[Result], looks: Mapping[str, Look]) -> str:
     """Write the tables, beside each other where there is room; what all of them say is said once."""
     tables = accuracy_tables(results)
     common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables else []
-    source = next((result.label for result in results if result.method == "source"), "source")
+    source = next((result.label for result in results if result.is_unadapted), "source")
     blocks = "".join(
         f'<div class="block columns">{to_html(part, looks, source=source)}</div>'
         for table in tables

@@ -230,7 +230,7 @@ def cost_rows(results: Sequence[Result]) -> list[CostRow]:
         (0.5, None)
     """
     rows = []
-    source = [result.seconds_per_batch for result in results if result.method == "source"]
+    source = [result.seconds_per_batch for result in results if result.is_unadapted]
     for label in dict.fromkeys(result.label for result in results):
         here = [result for result in results if result.label == label]
 
