@@ -95,7 +95,7 @@ GALLERY = (
         "outlier_ratio",
         "From a rare outlier to half and half",
         "Accuracy on the images of the first distribution against their share of the stream, and the time a batch"
-        " takes.",
+        " takes, on a machine with other work.",
         ("sweep",),
         "outlier_ratio",
     ),

@@ -29,7 +29,7 @@ images, or the first of them, as each section says, corrupted at severity 5 and 
 numbers of the MITA paper, whose network is a WideResNet-28-10 (36.5 million weights): the order of the methods
 compares, the level does not. Every table is made by `python recipes/write_results.py` from the stored runs in
 `docs/results/`: no number here is written by hand, only the sentences below the tables. The command above a table runs
-it again, and goes on where it was stopped. Rivals have the settings of their papers, and MITA those found by small
+it again, and goes on where it was stopped (the images come first: `midway data fetch cifar10`). Rivals have the settings of their papers, and MITA those found by small
 trials on corruptions that no table here uses, apart from the tables that say so; where all methods have tuned
 settings, a search gave each as many trials ([tuning.md](tuning.md)).
 """
@@ -68,9 +68,8 @@ def complete(numbers: list[Measured]) -> list[Measured]:
 
 def write_section(section: Section, folder: Path) -> str:
     """Return a section as Markdown: the command, the tables, how MITA stands."""
-    names = [name for name in (section.beside, section.name) if name]
-    records = [record for name in names for record in read_records(folder / name)]
-    found = numbers_of(records, [Grid.from_dict(read_plan(folder / f"{name}.toml")) for name in names])
+    records = [record for name in section.runs for record in read_records(folder / name)]
+    found = numbers_of(records, [Grid.from_dict(read_plan(folder / f"{name}.toml")) for name in section.runs])
     shown = [number for number in found if number.method in (section.rows or (number.method,))]
     numbers = complete([number for number in shown if number.stream in (section.streams or (number.stream,))])
     data = paper.comparable(records[0].cell.data)
@@ -78,7 +77,7 @@ def write_section(section: Section, folder: Path) -> str:
     seeds = sorted({number.seed for number in numbers})
     count = f"{section.images:,} images a stream"
     said = f"{count}, seeds {', '.join(map(str, seeds))}." if len(seeds) > 1 else f"{count}, one seed ({seeds[0]})."
-    parts = [f"## {section.title}\n", f"    {section.command}\n", f"{section.about} {said}\n"]
+    parts = [f"## {section.title}\n", section.commands, f"{section.about} {said}\n"]
     parts += [to_brief_markdown(table)] if section.brief else map(to_markdown, split_columns(table, at_most=9))
     if section.shares:
         parts += ["How many of the images a filter lets pass, in percent:\n", shares_table(records, section.shares)]

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from midway.bench import load_plan
+from midway.bench.plan import _READERS
 from midway.methods import registry
+from midway.streams.scenario import KINDS, expand
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
@@ -24,6 +27,17 @@ def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))  # a block may register a method of its own
     exec(compile(block, "block", "exec"), {"__name__": "block"})
+
+
+def test_the_page_on_plans_has_every_key_and_every_kind_of_scenario(tmp_path: Path) -> None:
+    page = (ROOT / "docs/plans.md").read_text()
+    (plan := tmp_path / "plan.toml").write_text(re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)[0])
+    assert len(load_plan(plan).cells()) == 5 * 16 * 3
+    keys = re.findall(r"^\| `\[*(\w+)\]*` \|", page, flags=re.MULTILINE)
+    assert keys == list(_READERS)
+    written = [text for line in re.findall(r"^\| (`\w+:.*?) \|", page, flags=re.MULTILINE) for text in line.split(", ")]
+    kinds = {scenario.kind for text in written for scenario in expand(text.strip("`"))}
+    assert kinds == set(KINDS)
 
 
 def test_local_links_lead_somewhere() -> None:
