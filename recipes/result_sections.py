@@ -150,8 +150,8 @@ SECTIONS = (
         "mita",
         "MITA, its parts and its rivals",
         "Default settings. `tea` takes one update a batch; `tea_equal_budget` takes two, as many as the two models"
-        " of MITA together. All have one Langevin step, in the pass of the update. Of seeds 1 and 2 the store has some rows"
-        " only, and they are not shown. `mita_without_model` moves the images down the"
+        " of MITA together. All have one Langevin step, in the pass of the update. Of seeds 1 and 2 the store has some"
+        " rows only, and they are not shown. `mita_without_model` moves the images down the"
         " source's energy and lets the source answer; `mita_same` moves them down the predictor's own energy; `mita`"
         " down that of a second model which is adapted further.",
         "The order of the paper's ablation comes out on every stream as a whole: MITA above the same model above"
@@ -276,8 +276,8 @@ SECTIONS = (
         "pacs",
         "Domain shift: PACS",
         "EfficientNet-lite0, fine-tuned on photos (recipes/finetune_pacs.py) and tested on the other three domains, 60"
-        " images a class at 128 pixels, in batches of 60. The published set has more images: with them the command gives"
-        " other numbers.",
+        " images a class at 128 pixels, in batches of 60. The published set has more images: with them the command"
+        " gives other numbers.",
         "Batch statistics bring most of what there is to gain, and model adaptation, in TEA, a little more. MITA"
         " does not lead here: TEA is MITA without data adaptation and is above it in all three domains, most of all"
         " on sketches. A drawing is no photo with something on it that a small move of the image could take away. The"

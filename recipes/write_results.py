@@ -24,14 +24,14 @@ FOLDER = Path("docs/results")
 INTRODUCTION = """\
 # Results
 
-Accuracies in percent of the embedded network (WideResNet-16-2, 0.7 million weights) on the 10,000 CIFAR-10 test
-images, or the first of them, as each section says, corrupted at severity 5 and shown in batches of 200, beside the
-numbers of the MITA paper, whose network is a WideResNet-28-10 (36.5 million weights): the order of the methods
-compares, the level does not. Every table is made by `python recipes/write_results.py` from the stored runs in
-`docs/results/`: no number here is written by hand, only the sentences below the tables. The command above a table runs
-it again, and goes on where it was stopped (the images come first: `midway data fetch cifar10`). Rivals have the settings of their papers, and MITA those found by small
-trials on corruptions that no table here uses, apart from the tables that say so; where all methods have tuned
-settings, a search gave each as many trials ([tuning.md](tuning.md)).
+Accuracies in percent of the embedded network (WideResNet-16-2, 0.7 million weights) on the 10,000 CIFAR-10 test images,
+or the first of them, as each section says, corrupted at severity 5 and shown in batches of 200, beside the numbers of
+the MITA paper, whose network is a WideResNet-28-10 (36.5 million weights): the order of the methods compares, the level
+does not. Every table is made by `python recipes/write_results.py` from the stored runs in `docs/results/`: no number
+here is written by hand, only the sentences below the tables. The command above a table runs it again, and goes on where
+it was stopped (the images come first: `midway data fetch cifar10`). Rivals have the settings of their papers, and MITA
+those found by small trials on corruptions that no table here uses, apart from the tables that say so; where all methods
+have tuned settings, a search gave each as many trials ([tuning.md](tuning.md)).
 """
 
 COSTS = """\

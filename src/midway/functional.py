@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -21,7 +22,8 @@ def entropy(logits: Tensor) -> Tensor:
         tensor([4.])
     """
     log_probabilities = logits.log_softmax(dim=1)
-    return -(log_probabilities.exp() * log_probabilities).sum(dim=1)
+    lowest = torch.finfo(logits.dtype).min  # a class that is ruled out, at minus infinity, adds nothing
+    return -(log_probabilities.exp() * log_probabilities.clamp(min=lowest)).sum(dim=1)
 
 
 def free_energy(logits: Tensor) -> Tensor:

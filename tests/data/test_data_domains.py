@@ -70,6 +70,25 @@ def test_all_images_need_no_list(domainnet: Path) -> None:
     assert everything.images.shape == (3, 32, 32, 3)
 
 
+def test_all_images_have_the_labels_of_the_lists(tmp_path: Path, write_image: WriteImage) -> None:
+    """The published lists order names by their letters: cello before cell_phone, t-shirt after trumpet."""
+    listed = [
+        "aircraft_carrier",
+        "cello",
+        "cell_phone",
+        "tent",
+        "The_Mona_Lisa",
+        "tiger",
+        "trumpet",
+        "t-shirt",
+        "zebra",
+    ]
+    for name in listed:
+        write_image(tmp_path / "real" / name / "1.jpg")
+    write_image(tmp_path / "__MACOSX" / "art" / "1.jpg")
+    assert data.load("domainnet", tmp_path, domain="real", split="all").class_names == tuple(listed)
+
+
 def test_damaged_lists(domainnet: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"clipart_train.txt is missing.*split='all'"):
         data.load("domainnet", domainnet, domain="clipart", split="train")

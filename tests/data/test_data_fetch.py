@@ -3,11 +3,13 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 import signal
 import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from midway.data.cifar import CIFAR10
 from midway.data.download import download
 from midway.data.fetch import ARCHIVES, DECODED_SHA256, Archive
 from midway.data.manifest import Manifest
+from midway.folder_lock import FolderLock
 
 
 class Server(ThreadingHTTPServer):
@@ -185,14 +188,29 @@ def test_fetch_does_not_overwrite_what_it_does_not_know(tmp_path: Path, publishe
     path = tmp_path / "home" / "cifar10"
     path.mkdir(parents=True)
     (path / "mine.txt").write_text("precious")
-    with pytest.raises(ValueError, match=r"is in the way \(it has no manifest\).*--force"):
-        data.fetch("cifar10")
-    assert (path / "mine.txt").exists()
-    data.fetch("cifar10", force=True)
-    assert not (path / "mine.txt").exists()
+    for force in (False, True):
+        with pytest.raises(ValueError, match=r"is in the way \(it has no manifest\): remove it yourself"):
+            data.fetch("cifar10", force=force)
+    assert (path / "mine.txt").read_text() == "precious"
+    (path / "mine.txt").unlink()
+    data.fetch("cifar10")
     (path / CIFAR10.folder / "test_batch").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="test_batch has 7 bytes, not"):
         data.fetch("cifar10")
+    data.fetch("cifar10", force=True)
+    assert data.inventory(tmp_path / "home", deep=True)[1].verified
+
+
+def test_a_second_fetch_waits_for_the_first(tmp_path: Path, published: Server) -> None:
+    work = tmp_path / "home" / ".cifar10.partial"
+    with ThreadPoolExecutor(1) as pool:
+        with FolderLock(work):  # as another process has it
+            second = pool.submit(data.fetch, "cifar10")
+            time.sleep(0.5)
+            assert not second.done()
+            shutil.rmtree(work)  # as a fetch ends
+        assert second.result() == tmp_path / "home" / "cifar10"
+    assert not work.exists()
 
 
 def test_unsafe_archive_is_refused(

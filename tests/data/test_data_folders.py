@@ -31,6 +31,39 @@ def test_a_folder_of_images_without_classes(tmp_path: Path, write_image: WriteIm
     assert (loaded.class_names, loaded.labels.tolist()) == (("holiday",), [0])
 
 
+def test_images_without_classes_are_no_benchmark(tmp_path: Path, write_image: WriteImage) -> None:
+    write_image(tmp_path / "val" / "ILSVRC2012_val_00000001.JPEG")
+    with pytest.raises(ValueError, match="has images but no class folders.*sort them into one folder a class"):
+        data.load("imagenet", tmp_path)
+
+
+def test_stray_folders_are_no_classes(tmp_path: Path, write_image: WriteImage) -> None:
+    for name in ("__MACOSX", "n01", "n02"):
+        write_image(tmp_path / name / "a.png")
+    assert data.load("imagenet", tmp_path).class_names == ("n01", "n02")
+
+
+def test_tiny_imagenet_as_published(tmp_path: Path, write_image: WriteImage) -> None:
+    for number in range(3):
+        write_image(tmp_path / "val" / "images" / f"val_{number}.JPEG", 50 * number, (64, 64))
+    rows = ["val_2.JPEG\tn02\t0\t32\t44\t62", "val_0.JPEG\tn01\t0\t0\t9\t9", "val_1.JPEG\tn02\t0\t0\t9\t9"]
+    (tmp_path / "val" / "val_annotations.txt").write_text("\n".join(rows) + "\n")
+    loaded = data.load("folder", tmp_path)
+    assert (loaded.labels.tolist(), loaded.class_names) == ([1, 0, 1], ("n01", "n02"))
+    assert loaded.images[:][:, 0, 0, 0].tolist() == pytest.approx([100, 0, 50], abs=2)
+    with pytest.raises(ValueError, match="unknown class 'n02'"):
+        data.load("folder", tmp_path, classes=["n01"])
+    (tmp_path / "val" / "val_annotations.txt").write_text("val_2.JPEG n02\n")
+    with pytest.raises(ValueError, match="is not a list of 'file, class'"):
+        data.load("folder", tmp_path)
+
+
+def test_links_that_go_round_count_once(tmp_path: Path, write_image: WriteImage) -> None:
+    write_image(tmp_path / "cat" / "a.png")
+    (tmp_path / "cat" / "again").symlink_to(tmp_path / "cat")
+    assert len(data.load("folder", tmp_path)) == 1
+
+
 def test_splits(tmp_path: Path, write_image: WriteImage) -> None:
     write_image(tmp_path / "val" / "n01" / "a.JPEG", 9)
     write_image(tmp_path / "train" / "n01" / "a.JPEG", 7)
@@ -53,7 +86,7 @@ def test_classes_fix_the_labels(tmp_path: Path, write_image: WriteImage) -> None
 
 
 @pytest.mark.parametrize("name", ["imagenet-c", "tiny-imagenet-c"])
-@pytest.mark.parametrize("category", ["", "weather"])
+@pytest.mark.parametrize("category", ["", "weather", "Tiny-ImageNet-C"])
 def test_corruption_folders(tmp_path: Path, write_image: WriteImage, name: str, category: str) -> None:
     for severity in (1, 5):
         for wnid in ("n01", "n02"):
@@ -114,8 +147,11 @@ def test_picking_is_numpys(tmp_path: Path, write_image: WriteImage, index: objec
         lazy[[3]]
 
 
-@pytest.mark.parametrize(("mode", "value"), [("L", 80), ("RGBA", 80), ("P", 80), ("I;16", 80 * 257), ("1", 255)])
-def test_every_mode_becomes_rgb(tmp_path: Path, mode: str, value: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "value"),
+    [("L", 80), ("RGBA", 80), ("P", 80), ("I;16", 80 * 257), ("1", 255), ("I", 80), ("F", 80 / 255)],
+)
+def test_every_mode_becomes_rgb(mode: str, value: float) -> None:
     if mode == "P":
         image = Image.new("RGB", (8, 8), (80, 80, 80)).quantize()
         image.info["transparency"] = b"\x00" * 4
@@ -126,6 +162,9 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str, value: int) -> None:
     rgb = as_rgb(image)
     assert rgb.mode == "RGB"
     assert rgb.getpixel((0, 0)) == ((255,) * 3 if mode == "1" else (80,) * 3)
+    if mode == "F":
+        with pytest.raises(ValueError, match="floating-point values from 80 to 80, not 0 to 1"):
+            as_rgb(Image.new("F", (8, 8), 80))
 
 
 def test_damaged_images_are_named(tmp_path: Path) -> None:

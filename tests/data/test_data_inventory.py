@@ -50,6 +50,23 @@ def test_changes_are_noticed(tmp_path: Path) -> None:
     assert data.inventory(tmp_path)[1].note == "a.npy is missing"
 
 
+def test_unfinished_and_emptied_sets_are_not_verified(tmp_path: Path) -> None:
+    clean = data.load("cifar10-mini").first(2)
+
+    def stop(task: str, done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        data.make_corrupted(clean, tmp_path / "set", corruptions=["contrast", "fog"], jobs=1, progress=stop)
+    assert data.inventory(tmp_path)[1].note == "unfinished: 2 parts are to be made, the same command continues"
+    data.make_corrupted(clean, tmp_path / "set", corruptions=["contrast", "fog"], jobs=1)
+    assert data.inventory(tmp_path)[1].verified
+    folders = data.make_corrupted(clean, tmp_path / "z", corruptions=["fog"], severities=[1], jobs=1, layout="png")
+    assert data.inventory(tmp_path)[2].verified
+    next(folders.rglob("*.png")).unlink()
+    assert "fog/1 has" in data.inventory(tmp_path)[2].note
+
+
 def test_folders_have_one_checksum(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "x").write_bytes(b"123")

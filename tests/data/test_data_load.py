@@ -26,6 +26,8 @@ def test_names_and_the_nearest() -> None:
         ("cifar10-c", {"size": 64}),
         ("cifar10-mini", {"classes": ["a"]}),
         ("pacs", {"classes": ["a"]}),
+        ("pacs", {"split": "train"}),
+        ("cifar10-c", {"split": "train"}),
     ],
 )
 def test_arguments_without_a_meaning_are_refused(name: str, arguments: dict[str, Any]) -> None:
@@ -42,6 +44,19 @@ def test_arguments_that_cannot_be() -> None:
         data.load("cifar10-mini", corruption="frog")
     with pytest.raises(ValueError, match="severity is 0"):
         data.load("cifar10-mini", corruption="fog", severity=0)
+    with pytest.raises(ValueError, match="severity is 9"):
+        data.load("cifar10-mini", severity=9)
+
+
+def test_test_images_are_never_given_for_training_ones(tmp_path: Path) -> None:
+    one = {"images": np.zeros((1, 32, 32, 3), np.uint8), "labels": [4]}
+    np.savez(tmp_path / "cifar10_test.npz", **one)
+    with pytest.raises(ValueError, match="holds the test images by its name, and the train images are asked for"):
+        data.load("cifar10", tmp_path / "cifar10_test.npz", split="train")
+    np.savez(tmp_path / "cifar10.npz", **one)
+    assert len(data.load("cifar10", tmp_path)) == 1
+    with pytest.raises(FileNotFoundError, match="holds no cifar10 train set"):
+        data.load("cifar10", tmp_path, split="train")
 
 
 def test_the_data_home_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from PIL import Image
 from midway import data
 from midway.data import ImageSet, corrupt, make_corrupted
 from midway.data.manifest import Manifest
+from midway.folder_lock import FolderLock, FolderTakenError
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,25 @@ def test_folders_become_folders(
         layout=layout,  # type: ignore[arg-type]
     )
     assert (out / files[0]).stat().st_size > 100
+
+
+def test_folders_keep_the_labels_of_their_source(tmp_path: Path) -> None:
+    images = np.full((2, 32, 32, 3), 90, np.uint8)
+    source = ImageSet(images, np.array([2, 0]), ("dog", "cat", "bird"), "toy")
+    out = make_corrupted(source, tmp_path / "out", corruptions=["fog"], severities=[1], jobs=1, layout="png")
+    loaded = data.load("imagenet-c", out, corruption="fog", severity=1)
+    assert loaded.class_names == source.class_names  # also the one that has no image
+    assert sorted(loaded.labels.tolist()) == [0, 2]
+    twice = ImageSet(images, np.array([0, 1]), ("crane", "crane"), "toy")
+    with pytest.raises(ValueError, match="two classes are called 'crane'"):
+        make_corrupted(twice, tmp_path / "never", layout="png")
+    assert not (tmp_path / "never").exists()
+
+
+def test_two_writers_do_not_share_a_folder(tmp_path: Path, clean: ImageSet) -> None:
+    with FolderLock(tmp_path / "set"), pytest.raises(FolderTakenError, match=r"another process \(\d+\) is writing to"):
+        make_corrupted(clean, tmp_path / "set", corruptions=["contrast"], jobs=1)
+    make_corrupted(clean, tmp_path / "set", corruptions=["contrast"], jobs=1)
 
 
 def test_names_that_collide_are_numbered(tmp_path: Path, write_image: Callable[..., Path]) -> None:

@@ -18,6 +18,11 @@ def test_entropy_by_hand() -> None:
     expected = torch.tensor([0.5 * math.log(2) + 0.5 * math.log(4), math.log(3)])
     torch.testing.assert_close(entropy(probabilities.log() + 7), expected)
     assert entropy(torch.tensor([[1000.0, 0.0]])).item() == 0
+    masked = torch.tensor([[1.0, 1.0, -math.inf]], requires_grad=True)  # a class that is ruled out
+    entropy(masked).backward()
+    assert entropy(masked).item() == pytest.approx(math.log(2))
+    assert masked.grad is not None
+    assert masked.grad.isfinite().all()
 
 
 class NaiveTent:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import midway
 from midway.functional import free_energy
-from midway.sampling import Randomness, ReplayBuffer, langevin, sample_images
+from midway.sampling import Randomness, ReplayBuffer, langevin, move, sample_images
 from midway.testing import tiny_network
 
 WEIGHT = torch.tensor([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.0]])  # three classes, images of one row of two pixels
@@ -77,6 +77,10 @@ def test_an_image_whose_gradient_is_not_finite_stays_and_is_counted() -> None:
     far = langevin(lambda images: images.sum(dim=(1, 2, 3)) * 1e30, x, steps=1, step_size=1e30, noise=0)
     assert torch.equal(far.images, x)  # a finite gradient, but a move to infinity
     assert far.stalled.all()
+    for limits in ({"clip": 1.0}, {"clamp": (0.0, 1.0)}):  # which would make a finite move of an infinite gradient
+        endless = move(x, torch.full_like(x, torch.inf), step_size=0.1, noise=0, **limits)  # type: ignore[arg-type]
+        assert torch.equal(endless.images, x)
+        assert endless.stalled.all()
 
 
 def test_a_walk_changes_neither_its_start_nor_gradients_of_weights() -> None:
@@ -161,6 +165,8 @@ def test_randomness_resumes_where_it_was() -> None:
     two = Randomness(0)
     two.load_state_dict(state)
     assert torch.equal(torch.rand(3, generator=two.on(cpu)), expected)
+    two.load_state_dict(state | {"device": "meta"})  # one that is not here: the seed again
+    assert torch.equal(torch.rand(3, generator=two.on(cpu)), torch.rand(3, generator=Randomness(5).on(cpu)))
     two.load_state_dict(Randomness(5).state_dict())
     assert torch.equal(torch.rand(3, generator=two.on(cpu)), torch.rand(3, generator=Randomness(5).on(cpu)))
 

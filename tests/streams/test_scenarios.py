@@ -116,6 +116,10 @@ def test_errors_say_what_is_wrong() -> None:
         midway.streams.outlier(data, "contrast", "pixelate", ratio=0)
     with pytest.raises(ValueError, match=r"50 images at ratio 0\.005 hold no image of contrast"):
         midway.streams.outlier(data, "contrast", "pixelate", ratio=0.005)
+    with pytest.raises(ValueError, match=r"50 images at ratio 0\.995 hold no image of pixelate"):
+        midway.streams.outlier(data, "contrast", "pixelate", ratio=0.995)
+    with pytest.raises(ValueError, match="seed must be 0 or more, got -1"):
+        midway.streams.mixture(data, "contrast", "pixelate", seed=-1)
     with pytest.raises(ValueError, match="both distributions are pixelate"):
         midway.streams.mixture(data, "pixelate", "pixelate")
     with pytest.raises(ValueError, match="did you mean 'pixelate'"):

@@ -6,7 +6,6 @@ import errno
 import io
 import json
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from midway.bench.cell import Cell
 from midway.bench.evaluate import Result
 from midway.bench.outcome import Failure, Outcome
+from midway.folder_lock import FolderLock, FolderTakenError
 
 FORMAT = 1
 """Version of a line; raised when its meaning changes."""
@@ -164,15 +164,18 @@ class Store:
         self.records: dict[str, Record] = {}
         self.torn = False
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            self._lock = FolderLock(folder, LOCK, wait=wait)
+        except FolderTakenError as error:
+            raise StoreError(
+                f"another run (process {error.holder}) is writing to {folder}: wait for it (--wait), "
+                "or choose another --out."
+            ) from None
         except OSError as error:
             raise StoreError(f"{folder} cannot be written to ({error.strerror}): choose another --out.") from error
         try:
-            self._take_lock(wait)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except BaseException:
-            os.close(self._lock)
+            self._lock.close()
             raise
         try:
             self._recover()
@@ -180,26 +183,6 @@ class Store:
         except BaseException:
             self.close()
             raise
-
-    def _take_lock(self, wait: bool) -> None:
-        """Take the folder for this process; the system gives it back when the process ends, however it ends."""
-        import fcntl  # not on every system, and only a store needs it
-
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not wait:
-                    holder = os.pread(self._lock, 100, 0).decode(errors="replace").strip() or "unknown"
-                    raise StoreError(
-                        f"another run (process {holder}) is writing to {self.folder}: wait for it (--wait), "
-                        "or choose another --out."
-                    ) from None
-                time.sleep(0.2)
-            else:
-                break
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _recover(self) -> None:
         """Cut off a last line that has no end: the run that wrote it was killed within it."""
@@ -282,7 +265,7 @@ class Store:
     def close(self) -> None:
         """Give the folder back."""
         os.close(self._file)
-        os.close(self._lock)
+        self._lock.close()
 
     def __enter__(self) -> Self:
         return self

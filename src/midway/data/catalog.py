@@ -8,7 +8,7 @@ from pathlib import Path
 
 from midway.data.cifar import CIFAR10, CIFAR100, load_cifar
 from midway.data.cifar_c import load_cifar_c
-from midway.data.corrupted import CorruptedImages
+from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.domains import load_domain, load_domainnet
 from midway.data.embedded import load_embedded
 from midway.data.folders import load_corrupted_folder, load_folder
@@ -18,7 +18,9 @@ from midway.suggest import unknown
 
 _IMAGENET_REMEDY = "get the ILSVRC 2012 validation images from image-net.org and sort them into one folder a class."
 _IMAGENET_C_REMEDY = "get ImageNet-C from Zenodo record 2235448, or make it with `midway data make`."
-_TINY_IMAGENET_C_REMEDY = "get Tiny-ImageNet-C from Zenodo record 2536630, or make it with `midway data make`."
+_TINY_IMAGENET_C_REMEDY = (
+    "get Tiny-ImageNet-C from Zenodo record 2536630, or make it with `midway data make tiny-imagenet-c --from FOLDER`."
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class _Entry:
 
     read: Callable[[_Request], ImageSet]
     stored_corruptions: bool = False
+    splits: bool = True
     domains: bool = False
     sized: bool = False
     classes: bool = False
@@ -54,10 +57,14 @@ _CATALOG: dict[str, _Entry] = {
     "cifar10": _Entry(lambda r: load_cifar(r.root, CIFAR10, split=r.split)),
     "cifar100": _Entry(lambda r: load_cifar(r.root, CIFAR100, split=r.split)),
     "cifar10-c": _Entry(
-        lambda r: load_cifar_c(r.root, CIFAR10, r.corruption, severity=r.severity), stored_corruptions=True
+        lambda r: load_cifar_c(r.root, CIFAR10, r.corruption, severity=r.severity),
+        stored_corruptions=True,
+        splits=False,
     ),
     "cifar100-c": _Entry(
-        lambda r: load_cifar_c(r.root, CIFAR100, r.corruption, severity=r.severity), stored_corruptions=True
+        lambda r: load_cifar_c(r.root, CIFAR100, r.corruption, severity=r.severity),
+        stored_corruptions=True,
+        splits=False,
     ),
     "imagenet": _Entry(
         lambda r: load_folder(
@@ -77,6 +84,7 @@ _CATALOG: dict[str, _Entry] = {
             remedy=_IMAGENET_C_REMEDY,
         ),
         stored_corruptions=True,
+        splits=False,
         sized=True,
         classes=True,
     ),
@@ -91,13 +99,14 @@ _CATALOG: dict[str, _Entry] = {
             remedy=_TINY_IMAGENET_C_REMEDY,
         ),
         stored_corruptions=True,
+        splits=False,
         sized=True,
         classes=True,
     ),
     "domainnet": _Entry(
         lambda r: load_domainnet(r.root, r.domain, split=r.split, size=r.size), domains=True, sized=True
     ),
-    "pacs": _Entry(lambda r: load_domain(r.root, r.domain, size=r.size), domains=True, sized=True),
+    "pacs": _Entry(lambda r: load_domain(r.root, r.domain, size=r.size), splits=False, domains=True, sized=True),
     "folder": _Entry(
         lambda r: load_folder(r.root, split=r.split, size=r.size, classes=r.classes), sized=True, classes=True
     ),
@@ -162,6 +171,9 @@ def load(
     ):
         if given is not None and not understood:
             raise ValueError(f"{argument}= means nothing for the data set {name}: leave it out.")
+    if split != "test" and not entry.splits:
+        raise ValueError(f"split= means nothing for the data set {name}, which is for testing: leave it out.")
+    check_severity(severity)
     if name == "folder" and root is None:
         raise ValueError("the data set folder needs root=, the folder with the images.")
     place = data_home() / name if root is None else Path(root).expanduser()

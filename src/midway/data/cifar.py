@@ -134,7 +134,10 @@ def _from_npy(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
 
 
 def _from_npz(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
-    names = (f"{facts.name}_{split}.npz", f"{split}.npz", f"{facts.name}.npz")
+    other = "train" if split == "test" else "test"
+    if root.suffix == ".npz" and other in root.stem:
+        raise ValueError(f"{root} holds the {other} images by its name, and the {split} images are asked for.")
+    names = (f"{facts.name}_{split}.npz", f"{split}.npz", *((f"{facts.name}.npz",) if split == "test" else ()))
     candidates = [root] if root.suffix == ".npz" else [root / name for name in names]
     path = next((candidate for candidate in candidates if candidate.is_file()), None)
     if path is None:

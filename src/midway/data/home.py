@@ -26,9 +26,9 @@ def data_home() -> Path:
     if chosen := os.environ.get("MIDWAY_DATA"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":
-        cache = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+        cache = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
         cache = Path.home() / "Library" / "Caches"
     else:
-        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "midway" / "data"

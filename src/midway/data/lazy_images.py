@@ -99,6 +99,8 @@ def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
             image = as_rgb(file)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: it was listed as an image of the data set.") from None
+    except PermissionError:
+        raise PermissionError(f"{path} must not be read by this user: change its permissions.") from None
     except UnidentifiedImageError:
         raise ValueError(f"{path} is not an image that can be read ({_bytes(path)}); get the file again.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # PIL raises all of these
@@ -118,29 +120,55 @@ def fit(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """Convert any PIL image to RGB: grey is repeated, 16 bits become 8, transparency is dropped."""
-    if image.mode.startswith("I"):  # 16-bit grey, which convert() would clip at 255
-        return Image.fromarray((np.asarray(image) / 257).clip(0, 255).astype(np.uint8)).convert("RGB")
+    """Convert any PIL image to RGB: grey is repeated, 16 bits become 8, transparency is dropped.
+
+    A rotation that is only noted in the file (EXIF) is not applied, as in torchvision.
+
+    Raises:
+        ValueError: Grey values are floating point and not in [0, 1], so what is white is not known.
+    """
+    if image.mode == "F":
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() > 1:
+            raise ValueError(f"floating-point values from {values.min():.3g} to {values.max():.3g}, not 0 to 1")
+        return Image.fromarray((values * 255).round().astype(np.uint8)).convert("RGB")
+    if image.mode.startswith("I"):  # 16-bit grey, which convert() would clip at 255; or 8 bits in a wider type
+        values = np.asarray(image)
+        scale = 257 if image.mode != "I" or values.max() > 255 else 1
+        return Image.fromarray((values / scale).clip(0, 255).astype(np.uint8)).convert("RGB")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
 
 
 def image_files(folder: Path) -> list[Path]:
-    """List the image files in a folder and the folders in it, by name."""
-    found = (
-        Path(directory, name)
-        for directory, _, names in os.walk(folder, followlinks=True)
-        for name in names
-        if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
-    )
+    """List the image files in a folder and the folders in it, by name; a folder that links lead to twice counts once.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    found = []
+    visited = set()
+    for directory, folders, names in os.walk(folder, followlinks=True, onerror=_raise_unless_missing):
+        visited.add(os.path.realpath(directory))
+        folders[:] = [name for name in folders if os.path.realpath(Path(directory, name)) not in visited]
+        found += [
+            Path(directory, name)
+            for name in names
+            if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
+        ]
     return sorted(found)
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _shared_size(paths: Sequence[Path]) -> tuple[int, int] | None:
     """Return (height, width) if a sample of the files agrees on it."""
     sample = {int(place) for place in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}
-    sizes = {_header_size(paths[place]) for place in sample}
+    sizes = {_header_size(paths[place]) for place in sample} - {None}  # damaged files have no say
     return sizes.pop() if len(sizes) == 1 else None
 
 

@@ -32,6 +32,7 @@ from midway.data.image_set import ImageArray, ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
 from midway.data.progress import Progress, silent
+from midway.folder_lock import FolderLock
 from midway.suggest import unknown
 
 Layout = Literal["npy", "jpeg", "png"]
@@ -62,16 +63,26 @@ class _Plan:
             raise ValueError(f"layout is '{self.layout}', expected 'npy', 'jpeg' or 'png'.")
         if len(self.data) == 0:
             raise ValueError(f"{self.data.name} is empty: there is nothing to corrupt.")
+        if self.layout != "npy":
+            _check_folder_names(self.data.class_names)
 
     @property
     def settings(self) -> dict[str, object]:
         """What must agree for an interrupted call to be continued."""
-        return {
+        settings: dict[str, object] = {
             "seed": self.seed,
             "severities": list(self.severities),
             "layout": self.layout,
             "source": _fingerprint(self.data),
         }
+        return settings if self.layout == "npy" else settings | {"class_names": list(self.data.class_names)}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The files or folders to make."""
+        if self.layout == "npy":
+            return ("labels.npy", *(f"{corruption}.npy" for corruption in self.corruptions))
+        return tuple(f"{corruption}/{severity}" for corruption in self.corruptions for severity in self.severities)
 
     @property
     def images_per_corruption(self) -> int:
@@ -121,7 +132,8 @@ def make_corrupted(
         progress: Told the images that are finished, for each corruption.
 
     Raises:
-        ValueError: An argument is wrong, or the folder holds a set made with other settings or from other images.
+        ValueError: An argument is wrong, or the folder holds a set made with other settings or from other images, or
+            another process is writing to it.
 
     Example:
         >>> import numpy as np, tempfile
@@ -143,10 +155,11 @@ def make_corrupted(
         seed,
         layout or ("jpeg" if isinstance(data.images, LazyImages) else "npy"),
     )
-    manifest = _continued(plan)
     write = _write_npy if plan.layout == "npy" else _write_folders
-    with _workers(data.images, jobs or os.cpu_count() or 1) as run:
-        write(plan, manifest, run, progress)
+    with FolderLock(plan.folder):
+        manifest = _continued(plan)
+        with _workers(data.images, jobs or os.cpu_count() or 1) as run:
+            write(plan, manifest, run, progress)
     return plan.folder
 
 
@@ -155,7 +168,7 @@ def _fingerprint(data: ImageSet) -> str:
     digest = hashlib.sha256(repr((tuple(data.images.shape), data.class_names)).encode())
     digest.update(data.labels.astype("<i8").tobytes())
     if isinstance(data.images, LazyImages):
-        digest.update("\n".join(path.name for path in data.images.paths).encode())
+        digest.update(os.fsencode("\n".join(path.name for path in data.images.paths)))
     pixels = data.images if isinstance(data.images, np.ndarray) else data.images[np.unique([0, len(data) - 1])]
     digest.update(np.ascontiguousarray(pixels).tobytes())
     return digest.hexdigest()
@@ -168,14 +181,16 @@ def _continued(plan: _Plan) -> Manifest:
     if manifest is None:
         if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
             raise ValueError(f"{folder} holds other files and no manifest of this program: give an empty folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        manifest = Manifest(f"{name}-c", f"made from {name}", plan.settings)
+        manifest = Manifest(f"{name}-c", f"made from {name}", plan.settings, due=plan.parts)
         manifest.write(folder)
         return manifest
     for setting, value in plan.settings.items():
         if (before := manifest.settings.get(setting)) != value:
             what = "from other images" if setting == "source" else f"with {setting} {before}, not {value}"
             raise ValueError(f"{folder} was made {what}: give another folder, or remove this one first.")
+    due = dict.fromkeys([*manifest.due, *(part for part in plan.parts if part not in manifest.files)])
+    manifest = replace(manifest, due=tuple(due))
+    manifest.write(folder)
     return manifest
 
 
@@ -236,7 +251,8 @@ def _write_folders(plan: _Plan, manifest: Manifest, run: _Run, progress: Progres
 
 
 def _recorded(folder: Path, manifest: Manifest, part: str) -> Manifest:
-    manifest = replace(manifest, files=manifest.files | {part: FileFacts.of(folder / part)})
+    files = manifest.files | {part: FileFacts.of(folder / part)}
+    manifest = replace(manifest, files=files, due=tuple(each for each in manifest.due if each != part))
     manifest.write(folder)
     return manifest
 
@@ -253,11 +269,16 @@ def _follow(finished: Iterable[int], task: str, total: int, progress: Progress, 
         progress(task, done, total)
 
 
-def _file_names(data: ImageSet, suffix: str) -> tuple[str, ...]:
-    """Name every image class/stem.suffix, after its own file if it has one."""
-    for name in data.class_names:
+def _check_folder_names(names: Sequence[str]) -> None:
+    for place, name in enumerate(names):
         if name in ("", ".", "..") or "/" in name or "\\" in name:
             raise ValueError(f"the class name '{name}' cannot name a folder: rename it, or take layout='npy'.")
+        if name in names[:place]:
+            raise ValueError(f"two classes are called '{name}' and would share a folder: rename one, or layout='npy'.")
+
+
+def _file_names(data: ImageSet, suffix: str) -> tuple[str, ...]:
+    """Name every image class/stem.suffix, after its own file if it has one."""
     folders = [data.class_names[label] for label in data.labels]
     if isinstance(data.images, LazyImages):
         names = tuple(f"{folder}/{path.stem}{suffix}" for folder, path in zip(folders, data.images.paths, strict=True))

@@ -49,6 +49,7 @@ class Manifest:
         source: Where it comes from.
         settings: What it was made with (seed, severities, ...); empty for data that was fetched.
         files: Path inside the folder -> size and checksum.
+        due: Paths that are still to be made.
         made: When, in UTC.
         midway: Version of this package that wrote it.
 
@@ -73,6 +74,7 @@ class Manifest:
     files: dict[str, FileFacts] = field(default_factory=dict)
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     midway: str = field(default_factory=lambda: package_version())
+    due: tuple[str, ...] = ()
 
     @classmethod
     def find(cls, folder: Path) -> Manifest | None:
@@ -88,6 +90,7 @@ class Manifest:
             content = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
                 return None
+            content["due"] = tuple(content.get("due", ()))
             content["files"] = {name: FileFacts(**facts) for name, facts in content["files"].items()}
             return cls(**content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -112,11 +115,11 @@ class Manifest:
             path = folder / name
             if not path.exists():
                 return f"{name} is missing"
-            if path.is_file() and path.stat().st_size != facts.bytes:
-                return f"{name} has {path.stat().st_size:,} bytes, not {facts.bytes:,}"
+            if (size := folder_bytes([path])) != facts.bytes:
+                return f"{name} has {size:,} bytes, not {facts.bytes:,}"
             if deep and FileFacts.of(path) != facts:
                 return f"{name} has changed"
-        return ""
+        return f"unfinished: {len(self.due)} parts are to be made, the same command continues" if self.due else ""
 
 
 def package_version() -> str:

@@ -102,7 +102,7 @@ def stored_constants(state: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]
         {'mean': (0.5, 0.5, 0.5), 'std': (1.0, 1.0, 1.0)}
     """
     found = {
-        kind: tuple(value.flatten().tolist())
+        kind: tuple(value.flatten().expand(3).tolist())  # one value stands for all channels
         for kind, names in (("mean", ("mean", "mu")), ("std", ("std", "sigma")))
         for key, value in state.items()
         if key.split(".")[-1] in names and value.numel() in (1, 3)

@@ -105,6 +105,7 @@ def move(
     if scale and generator is None:
         raise ValueError("Langevin steps with noise need a generator: give generator=torch.Generator().")
     images = images.detach()
+    given = gradient
     if clip is not None:
         gradient = gradient.clamp(-clip, clip)
     moved = torch.add(images, gradient, alpha=-step_size / 2)
@@ -113,4 +114,6 @@ def move(
     if clamp is not None:
         moved = moved.clamp_(*clamp)
     finite = (moved - moved == 0).flatten(1).all(dim=1)  # true of finite numbers alone
+    if clip is not None or clamp is not None:  # which make finite numbers of infinite ones
+        finite &= (given - given == 0).flatten(1).all(dim=1)
     return Walk(torch.where(finite.view(-1, 1, 1, 1), moved, images), ~finite)

@@ -38,8 +38,12 @@ class Randomness:
         return {"seed": self.seed, "device": str(self.generator.device), "state": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` gave."""
+        """Take over what ``state_dict`` gave; of a device that is not here, the seed alone."""
         self.seed = state["seed"]
         self.generator = None
-        if "state" in state:
+        if "state" not in state:
+            return
+        try:
             self.on(torch.device(state["device"])).set_state(state["state"].cpu())
+        except RuntimeError:  # as for any move to another device
+            self.generator = None

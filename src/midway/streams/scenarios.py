@@ -136,8 +136,11 @@ def _two_groups(
     (name_a, images_a), (name_b, images_b) = (source_of(data, shift, severity, seed) for shift in (shift_a, shift_b))
     if name_a == name_b:
         raise ValueError(f"both distributions are {name_a}: choose two different ones, or a pure stream.")
-    if nearest_whole(ratio * len(labels)) == 0:
-        raise ValueError(f"{len(labels)} images at ratio {ratio} hold no image of {name_a}: use more images.")
+    for name, missing in ((name_a, 0), (name_b, len(labels))):
+        if nearest_whole(ratio * len(labels)) == missing:
+            raise ValueError(f"{len(labels)} images at ratio {ratio} hold no image of {name}: use more images.")
+    if seed < 0:
+        raise ValueError(f"seed must be 0 or more, got {seed}.")
     return Stream(
         {name_a: images_a, name_b: images_b},
         labels,
@@ -190,7 +193,10 @@ def source_of(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, 
         raise TypeError(f"a shift is a corruption by name or an ImageSet, got {type(shift).__name__}.")
     if isinstance(shift, ImageSet):
         if not np.array_equal(shift.labels, labels_of(data)):
-            raise ValueError(f"{shift.name} does not show the same images in the same order: its labels differ.")
+            raise ValueError(
+                f"{shift.name} does not show the same images in the same order, its labels differ: "
+                "domains of different images go into pure streams of their own."
+            )
         return shift.name, shift.images
     images = data.images if isinstance(data, ImageSet) else data[0]
     if shift == "clean":
