@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import re
 import sys
+import textwrap
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from midway.bench.entries import parse_entries
 from midway.bench.plan import _READERS, DOMAIN_SETS
 from midway.bench.plan_file import line_of
 from midway.data.catalog import _CATALOG
+from midway.methods import registry
 
 
 def cells(**plan: Any) -> list[Cell]:
@@ -60,6 +63,7 @@ def test_the_key_is_over_what_determines_the_numbers_and_nothing_else(tmp_path: 
         "device": "cuda",
         "threads": 2,
         "version": "99",
+        "content": "0" * 16,
     }
     assert same.keys() | other.keys() == {each.name for each in fields(Cell)}
     for name, value in same.items():
@@ -268,6 +272,35 @@ def test_modules_with_methods_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mo
     (cell,) = cells(**{"methods": "my_bn", "import": "my_methods"})
     assert cell.module == "my_methods"
     del sys.modules["my_methods"]
+
+
+def test_what_has_no_version_counts_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+        import midway
+        from midway.methods import About
+        class Own(midway.Source):
+            about = About("own_content", "Own", "-", "none", "-", "-", "1 F")
+        """
+    (tmp_path / "own_content.py").write_text(textwrap.dedent(source))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    registry.register(importlib.import_module("own_content").Own)
+    (before,) = cells(methods="own_content")
+    assert before.content
+    assert Cell.from_dict(before.to_dict()) == before
+    with (tmp_path / "own_content.py").open("a") as file:
+        file.write("# changed")
+    assert cells(methods="own_content")[0].key != before.key
+
+    (tmp_path / "images" / "cat").mkdir(parents=True)
+    (tmp_path / "images" / "cat" / "a.png").write_bytes(b"123")
+    folder: dict[str, Any] = {"data": f"folder@{tmp_path / 'images'}", "scenarios": "pure:clean"}
+    (first,) = cells(**folder)
+    assert cells(**folder)[0].key == first.key
+    (tmp_path / "images" / "cat" / "a.png").write_bytes(b"1234")
+    assert cells(**folder)[0].key != first.key
+    (plain,) = cells(methods="tent")
+    assert "content" not in plain.to_dict()  # as before there was such a thing
 
 
 def test_layers_are_those_of_the_network_to_come() -> None:

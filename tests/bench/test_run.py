@@ -7,14 +7,16 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from midway.bench import Cell, Failure, Grid, LocalEngine, Outcome, Store, Tally, gather, read_records, run
+from midway.bench import Cell, Failure, Grid, LocalEngine, Outcome, Result, Store, Tally, gather, read_records, run
 from midway.bench.engines.local import _next, _Worker
 from midway.bench.outcome import numbers
+from midway.bench.store import Record
 
 
 def cells(**plan: Any) -> list[Cell]:
@@ -184,6 +186,23 @@ def test_engines_refuse_no_jobs_and_accept_no_cells() -> None:
     with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
         LocalEngine(jobs=0)
     assert list(LocalEngine(jobs=2).run([])) == []
+
+
+def test_comparisons_are_told_apart_by_what_differs_and_not_by_where_weights_lie() -> None:
+    def record(**changes: Any) -> Record:
+        cell = replace(Grid.from_dict({"methods": "source", "images": 100}).cells()[0], **changes)
+        result = Result("source", "source", {}, cell.scenario, 100, 60.0, {}, {}, (), 0.1)
+        return Record(cell, result, None, 0, {}, "", "")
+
+    titles = [each.title for each in gather([record(precision="float32"), record(precision="bf16")])]
+    assert [title.rpartition(", ")[2] for title in titles] == ["precision float32", "precision bf16"]
+    moved = [
+        record(network="wrn16_2@/a/weights.pth", weights="1"),
+        record(network="wrn16_2@/b/weights.pth", weights="1"),
+    ]
+    assert len(gather(moved)) == 1
+    stale, fresh = record(content="old"), record(content="new")
+    assert gather([stale, fresh])[0].results == (fresh.result,)
 
 
 def test_results_that_can_stand_in_one_table_are_gathered(tmp_path: Path) -> None:

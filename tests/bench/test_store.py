@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from midway.bench import Cell, Failure, Outcome, Result, Store, StoreError, load_predictions, read_records
+from midway.bench import Cell, Failure, Outcome, Result, Store, StoreError, gather, load_predictions, read_records
 from midway.bench.outcome import numbers
 from midway.bench.store import FORMAT
 
@@ -79,6 +79,18 @@ def test_failed_cells_are_not_finished_and_the_last_word_counts(tmp_path: Path) 
         assert not store.has(outcome(1).cell)
         assert store.records[outcome(1).cell.key].failure == failed(1).failure
     assert len(read_records(tmp_path)) == 3  # nothing is ever rewritten
+
+
+def test_a_repetition_that_fails_hides_no_result(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.add(outcome(0), command="")
+        store.add(failed(0), command="")
+        assert store.has(outcome(0).cell)
+    with Store(tmp_path) as store:
+        assert store.has(outcome(0).cell)
+    (comparison,) = gather(read_records(tmp_path))
+    assert len(comparison.results) == 1
+    assert not comparison.left_out
 
 
 def test_a_line_torn_at_any_byte_is_recovered(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_folder_of_images_without_classes(tmp_path: Path, write_image: WriteIm
 
 def test_images_without_classes_are_no_benchmark(tmp_path: Path, write_image: WriteImage) -> None:
     write_image(tmp_path / "val" / "ILSVRC2012_val_00000001.JPEG")
-    with pytest.raises(ValueError, match="has images but no class folders.*sort them into one folder a class"):
+    with pytest.raises(ValueError, match=r"has images but no class folders.*sort them into one folder a class"):
         data.load("imagenet", tmp_path)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -113,6 +114,37 @@ def test_averages_need_every_corruption() -> None:
     few = [n for n in numbers if n.group in CORRUPTIONS[:4]]
     table = comparison_table("t", few, data="cifar10c")
     assert [c.kind for c in table.columns if c.stream == AVERAGES] == ["ours", "ours"]  # the paper's are of fifteen
+
+
+def test_averages_are_over_severities_and_never_over_clean_images() -> None:
+    def rows(method: str, *values: float) -> list[Measured]:
+        streams = ("pure:fog", "pure:fog#3", "pure:snow", "pure:snow#3", "pure:clean")
+        groups = ("fog", "fog", "snow", "snow", "clean")
+        return [Measured(method, *place, value) for *place, value in zip(streams, groups, values, strict=True)]
+
+    numbers = [*rows("plain", 40, 70, 50, 60, 99), *rows("tent", 60, 80, 50, 60, 9)]
+    ends = {(n.method, n.group): n.value for n in averages(numbers, source="plain")}
+    assert ends["plain", "mean accuracy"] == 55
+    assert ends["tent", "mean accuracy"] == 62.5
+    assert ends["tent", "mCE"] == pytest.approx(100 * (60 / 90 + 1) / 2)
+    assert averages(numbers) == []  # there is no source
+    perfect = [replace(n, value=100.0) if n.method == "plain" and n.group == "fog" else n for n in numbers]
+    assert {n.group for n in averages(perfect, source="plain")} == {"mean accuracy"}
+
+
+def test_source_may_have_another_name() -> None:
+    numbers = [Measured("plain", "pure:fog", "fog", 90.0), Measured("tent", "pure:fog", "fog", 80.0)]
+    table = side_by_side("t", numbers, lambda *place: None, source="plain")
+    assert [str(cells[0]) for _, cells in table.rows] == ["90.00", "80.00*"]
+
+
+def test_seeds_of_one_stream_are_no_independent_pairs() -> None:
+    values = {("pure:fog", 0): 1.0, ("pure:fog", 1): 2.0, ("pure:snow", 0): 3.0, ("pure:snow", 1): 4.0}
+    numbers = [Measured("tent", stream, stream[5:], 50.0, seed) for stream, seed in values]
+    numbers += [Measured("mita", stream, stream[5:], 50 + gain, seed) for (stream, seed), gain in values.items()]
+    found = standing(numbers)["all"]
+    assert (found.pairs, found.difference) == (2, 2.5)
+    assert standing([number for number in numbers if number.stream == "pure:fog"])["all"].pairs == 2
 
 
 def test_what_the_paper_did_not_use_has_no_paper_columns() -> None:

@@ -76,6 +76,11 @@ def test_labels_name_what_differs(made: Made) -> None:
     assert apart[2].hyperparameters == {"lr": 5}
 
 
+def test_wrappers_are_told_apart(made: Made) -> None:
+    apart = tell_apart([made("T", "pure:fog", 60.0, method=name) for name in ("tent", "episodic(tent)")])
+    assert [result.label for result in apart] == ["T (tent)", "T (episodic(tent))"]
+
+
 @pytest.mark.parametrize("seeds", [(0, 1), (0, 0)])
 def test_seeds_are_no_settings(made: Made, seeds: tuple[int, int]) -> None:
     results = [made("tent", "pure:fog", 60.0, hyperparameters={"lr": 1, "seed": seed}, seed=seed) for seed in seeds]

@@ -12,6 +12,7 @@ from PIL import Image
 
 from midway.bench import Comparison, Result
 from midway.report.html import render
+from midway.report.html.changes import changes
 from midway.report.html.differences import difference
 from midway.report.stored_run import StoredRun, tell_runs_apart
 from midway.report.tables import Column
@@ -69,6 +70,14 @@ def test_comparisons_of_other_titles_stand_alone(comparison: Comparison) -> None
     assert words.count("b is level with a , mean over 18 results that both have") == 1
     nothing = Page(render(replace(runs[1], comparisons=runs[1].comparisons[:1]), against=runs[0])).words()
     assert "The two runs have no comparison of the same title." in nothing
+
+
+def test_of_several_with_one_title_those_with_equal_settings_are_paired(comparison: Comparison) -> None:
+    coarse = replace(comparison, settings=comparison.settings | {"precision": "bf16"})
+    fine = replace(comparison, settings=comparison.settings | {"precision": "float32"})
+    (pair,), alone = changes(StoredRun("a", None, (fine, coarse)), StoredRun("b", None, (coarse,)))
+    assert not pair.found.settings
+    assert alone == [("a", comparison.title)]
 
 
 def test_runs_of_one_name_are_told_apart(comparison: Comparison, made: Made, tmp_path: Path) -> None:

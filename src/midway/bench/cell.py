@@ -31,6 +31,7 @@ class Cell:
         threads: Threads of the processor it uses. Sums are split among them, so the last bits depend on it.
         version: Of midway.
         module: Where the method is defined, for processes that do not know it yet.
+        content: Digest of what has no version: the file of a method of one's own, the files of a folder of images.
 
     Example:
         >>> from midway.bench import Grid
@@ -56,19 +57,20 @@ class Cell:
     threads: int
     version: str
     module: str
+    content: str = ""
 
     @property
     def key(self) -> str:
         """Sixteen hex digits over exactly what determines the numbers: not the label, nor where the weights lie."""
         content = asdict(self)
-        for name in ("label", "module", "network"):
+        for name in ("label", "module", "network", *([] if self.content else ["content"])):
             del content[name]
-        content["architecture"] = self._architecture
+        content["architecture"] = self.architecture
         text = json.dumps(content, sort_keys=True, default=repr)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
-    def _architecture(self) -> str:
+    def architecture(self) -> str:
         """Name the network without saying where it lies."""
         before, _, function = self.network.rpartition(":")
         if before.endswith(".py"):
@@ -83,11 +85,12 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cell as plain values, ready for JSON."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "content" or value}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
         """Take a cell back from plain values; lists among the settings become tuples again."""
+        content = {"content": ""} | content  # which older lines do not have
         known = {each.name: content[each.name] for each in fields(cls)}
         return cls(**(known | {"settings": {name: as_tuple(value) for name, value in content["settings"].items()}}))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 from torch import nn
 
@@ -21,6 +22,7 @@ SEVERITY = 5
 ALWAYS = ("source", "bn", "tent")  # cheap, and a demo without adaptation would show nothing
 HEADLINE = "mita"  # what people come for: fewer images rather than none of it
 IMAGE_COUNTS = (2000, 1000, 600, 400)
+STOPPED = "stopped"  # among the settings of a demo that was
 
 Progress = Callable[[str, float, float], None]
 """Told what is running, the estimated seconds done and the estimated seconds in all."""
@@ -36,6 +38,8 @@ def run_demo(
     on_progress: Progress | None = None,
 ) -> Comparison:
     """Compare methods on a pure, an outlier and a mixed stream of corrupted CIFAR-10 images.
+
+    Ctrl-C ends it early; what is finished is returned.
 
     Args:
         methods: Names of methods, Source is added; all registered ones if left out.
@@ -68,7 +72,15 @@ def run_demo(
     streams = [stream.cached() for stream in _scenarios(data, batch_size, seed)]
     seconds = {name: len(streams) * cost.of(images) for name, cost in prices.items()}
     chosen, left_out = _within_budget(seconds, budget_seconds)
-    results = _run(model, chosen, streams, seconds, on_progress)
+    results: list[Result] = []
+    stopped = False
+    try:
+        for result in _run(model, chosen, streams, seconds, on_progress):
+            results.append(result)  # noqa: PERF402 one by one, for whoever is impatient
+    except KeyboardInterrupt:
+        stopped = True
+        counts = Counter(result.method for result in results)
+        left_out |= {name: "stopped before its streams were over" for name in chosen if counts[name] < len(streams)}
     settings = {
         "network": MODEL,
         "data": DATA,
@@ -77,9 +89,9 @@ def run_demo(
         "severity": SEVERITY,
         "seed": seed,
         "version": midway.__version__,
-    }
+    } | ({STOPPED: True} if stopped else {})
     command = f"midway demo --methods {','.join(chosen)} --images {len(data)} --budget {budget_seconds:g} --seed {seed}"
-    return Comparison("Midway demo: corrupted CIFAR-10", command, settings, results, left_out)
+    return Comparison("Midway demo: corrupted CIFAR-10", command, settings, tuple(results), left_out)
 
 
 def _scenarios(data: midway.data.ImageSet, batch_size: int, seed: int) -> list[Stream]:
@@ -111,11 +123,10 @@ def _within_budget(seconds: dict[str, float], budget: float) -> tuple[list[str],
 
 def _run(
     model: nn.Module, names: list[str], streams: list[Stream], seconds: dict[str, float], on_progress: Progress | None
-) -> tuple[Result, ...]:
+) -> Iterator[Result]:
     total = sum(seconds[name] for name in names)
     batches = sum(map(len, streams))
     done = 0.0
-    results = []
     for name in names:
         method = midway.methods.adapt(model, name)
         for stream in streams:
@@ -126,5 +137,4 @@ def _run(
                 if on_progress is not None:
                     on_progress(f"{name} on {stream.name}, {running:.1f} % so far", done, total)
 
-            results.append(evaluate(method, stream, on_batch=tick))
-    return tuple(results)
+            yield evaluate(method, stream, on_batch=tick)

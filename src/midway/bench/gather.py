@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from midway.bench.cell import Cell
 from midway.bench.comparison import Comparison
@@ -13,7 +14,8 @@ def gather(records: Iterable[Record], *, command: str | None = None) -> list[Com
     """Put results that can stand in one table together: those of one network, data set and batch size.
 
     Seeds, scenarios and methods differ within a comparison; cells that failed are among what was left out. Of several
-    records of one cell the last one counts.
+    records of one cell the last one counts, also if the method or the images have changed since; but a repetition that
+    failed does not hide a result.
 
     Args:
         records: Of a store.
@@ -29,9 +31,39 @@ def gather(records: Iterable[Record], *, command: str | None = None) -> list[Com
          'wrn16_2.cifar10 on cifar10-mini, 100 images, batches of 100']
     """
     groups: dict[tuple[object, ...], list[Record]] = {}
-    for record in {record.cell.key: record for record in records}.values():  # the last word on each cell
-        groups.setdefault(tuple(_common(record.cell).values()), []).append(record)
-    return [_compare(group, command) for group in groups.values()]
+    for record in _last_words(records):
+        shared = _common(record.cell) | {"network": record.cell.architecture}  # wherever its weights lie
+        groups.setdefault(tuple(shared.values()), []).append(record)
+    return _tell_apart([_compare(group, command) for group in groups.values()])
+
+
+def _last_words(records: Iterable[Record]) -> Iterable[Record]:
+    found: dict[str, Record] = {}
+    for record in records:
+        key = replace(record.cell, content="").key
+        known = found.get(key)
+        repeated = known is not None and known.result is not None and known.cell.content == record.cell.content
+        if record.result is not None or not repeated:
+            found[key] = record
+    return found.values()
+
+
+def _tell_apart(comparisons: list[Comparison]) -> list[Comparison]:
+    """Add to equal titles the settings in which their comparisons differ."""
+    made = []
+    for comparison in comparisons:
+        equal = [each for each in comparisons if each.title == comparison.title]
+        differing = [
+            f"{name} {comparison.settings.get(name)}"
+            for name in TELLING
+            if len({str(each.settings.get(name)) for each in equal}) > 1
+        ]
+        made.append(replace(comparison, title=", ".join([comparison.title, *differing])))
+    return made
+
+
+TELLING = ("precision", "device", "threads", "size", "version", "network", "weights", "data")
+"""Settings that tell comparisons of one title apart."""
 
 
 def _common(cell: Cell) -> dict[str, object]:

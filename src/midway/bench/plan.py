@@ -13,6 +13,7 @@ import torch
 
 import midway
 from midway.bench.cell import Cell
+from midway.bench.content import digest, digest_of_data, digest_of_method
 from midway.bench.entries import Entry, SettingError, parse_entries
 from midway.bench.networks import absolute, weights_of
 from midway.data import ALL_CORRUPTIONS
@@ -121,6 +122,8 @@ class Grid:
         sets = [_data_set(text, self.root) for text in self.data]
         self._check_shifts([name for name, _ in sets], scenarios)
         precision, device = self._resolved()
+        content: dict[object, str] = {entry.name: digest_of_method(entry.name) for entry in self.methods}
+        content |= {(name, root): digest_of_data(name, root) for name, root in sets}
         cells = [
             Cell(
                 method=entry.name,
@@ -140,6 +143,7 @@ class Grid:
                 threads=self.threads,
                 version=midway.__version__,
                 module=midway.methods.find(entry.name).__module__,
+                content=digest(content[entry.name], content[name, root]),
             )
             for network, (name, root), batch_size, scenario, seed, entry in itertools.product(
                 self.networks, sets, self.batch_sizes, scenarios, self.seeds, self.methods

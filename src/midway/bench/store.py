@@ -138,7 +138,7 @@ class Store:
         wait: Wait while another run has the folder, instead of raising.
 
     Attributes:
-        records: Key -> the last line about a cell.
+        records: Key -> the last line about a cell; a repetition that failed does not count against a result.
         torn: A line was torn off and dropped.
 
     Raises:
@@ -167,7 +167,7 @@ class Store:
             self._lock = FolderLock(folder, LOCK, wait=wait)
         except FolderTakenError as error:
             raise StoreError(
-                f"another run (process {error.holder}) is writing to {folder}: wait for it (--wait), "
+                f"another run (process {error.holder}) is writing to {folder}: wait for it (midway run --wait does), "
                 "or choose another --out."
             ) from None
         except OSError as error:
@@ -179,7 +179,8 @@ class Store:
             raise
         try:
             self._recover()
-            self.records = {record.cell.key: record for record in read_records(folder)}
+            for record in read_records(folder):
+                self._note(record)
         except BaseException:
             self.close()
             raise
@@ -227,7 +228,12 @@ class Store:
         except OSError as error:
             os.ftruncate(self._file, size)
             raise self._not_written(error) from error
-        self.records[outcome.cell.key] = Record.from_line(line, str(self.path))
+        self._note(Record.from_line(line, str(self.path)))
+
+    def _note(self, record: Record) -> None:
+        known = self.records.get(record.cell.key)
+        if record.result is not None or known is None or known.result is None:
+            self.records[record.cell.key] = record
 
     def _keep(self, cell: Cell, arrays: Mapping[str, NDArray[Any]]) -> str:
         """Write answers to a file of their own, whole or not at all, and return its name within the folder."""

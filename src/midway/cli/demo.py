@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from midway import data, models
-from midway.bench.demo import DATA, MODEL, run_demo
+from midway.bench.demo import DATA, MODEL, STOPPED, run_demo
 from midway.cli.progress import ProgressLine
 from midway.cli.terminal import terminal
 from midway.report import StoredRun, accuracy_table, summary, to_markdown, to_rich, write_report
@@ -29,15 +29,20 @@ def demo(
     chosen = [name.strip() for name in methods.split(",") if name.strip()] or None
     with ProgressLine(console) as progress:
         comparison = run_demo(methods=chosen, images=images, budget_seconds=budget, seed=seed, on_progress=progress)
+    stopped = STOPPED in comparison.settings
+    if stopped and not comparison.results:
+        raise typer.Exit(130)
     table = accuracy_table(comparison)
     comparison.save(out / "results.json")
     (out / "table.md").write_text(to_markdown(table))
-    if any(result.method == "mita" for result in comparison.results):
+    if any(result.method == "mita" for result in comparison.results) and not stopped:
         _picture_moves(out, seed)
     write_report(StoredRun("Midway demo", out, (comparison,)), out / "report.html")
     console.print(to_rich(table))
     console.print(summary(comparison), highlight=False)
     console.print(f"Report: {out / 'report.html'}   results: {out / 'results.json'}", highlight=False, soft_wrap=True)
+    if stopped:
+        raise typer.Exit(130)
 
 
 def _picture_moves(out: Path, seed: int) -> None:

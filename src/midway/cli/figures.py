@@ -13,6 +13,7 @@ from torch import nn
 
 import midway
 from midway.bench import Comparison, Record, gather
+from midway.bench.material import arranged
 from midway.bench.networks import load_network
 from midway.cli.terminal import terminal
 from midway.methods.registry import WRAP
@@ -69,7 +70,7 @@ def figures(
         own = entry_of(records, "mita").settings
         setting = Setting(
             network,
-            data.first(images),
+            arranged(data, images=images, seed=seed),
             batch_size=batch_size,
             image=image,
             shift=rest,

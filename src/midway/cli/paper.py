@@ -25,6 +25,7 @@ from midway.cli.progress import ProgressLine, RunProgress
 from midway.cli.report import report_records
 from midway.cli.terminal import terminal
 from midway.report import to_rich
+from midway.report.common_seeds import UNEQUAL, common_seeds
 from midway.report.exports import FORMATS, export
 from midway.report.paper_tables import comparison_table, complexity_table, measured, standing
 from midway.report.side_by_side import fit_width, split_columns
@@ -74,6 +75,10 @@ def paper_table(
     folder = out or Path("runs/paper") / table
     rows = [label.strip() for label in methods.split(",") if label.strip()]
     if table is Which.complexity:
+        given = {"shifts": bool(shifts), "seeds": seeds != 1, "budget": bool(budget), "jobs": jobs != 1}
+        given |= {"precision": precision != "float32", "device": device != "auto", "threads": threads != 1}
+        if strange := [f"--{name}" for name, is_given in given.items() if is_given]:
+            raise ValueError(f"{', '.join(strange)}: the complexity table is of one batch on one core, leave it out.")
         made = _complexity(console, data, root, network, rows, images or batch_size)
         _show(console, made, folder)
         return
@@ -96,7 +101,9 @@ def paper_table(
         fitted = _fitted(console, grid, store, budget, jobs) if budget else None
         if fitted is not None:
             kept = tuple(entry for entry in grid.methods if entry.label not in fitted.left_out)
-            grid = replace(grid, methods=kept, images=fitted.images)
+            grid = replace(
+                grid, methods=kept, images=fitted.images if fitted.images < fitted.available else grid.images
+            )
         cells = grid.cells()
         try:
             with RunProgress(console, jobs) as progress:
@@ -136,11 +143,12 @@ def _fitted(console: Console, grid: Grid, store: Store, budget: str, jobs: int) 
     estimate = Estimate()
     available = len(estimate.material.lazy_stream(cells[0]).order)
     begun = {record.cell.images for record in store.records.values()}
-    fixed = min(begun.pop() or available, available) if len(begun) == 1 else None
-    finished = {cell.key for cell in replace(grid, images=fixed).cells() if store.has(cell)} if fixed else set()
+    grid = replace(grid, images=begun.pop()) if len(begun) == 1 else grid
+    fixed = min(grid.images or available, available) if store.records and not begun else None
+    finished = {cell.key for cell in grid.cells() if store.has(cell)}
     console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
     left: dict[str, list[Cell]] = {entry.label: [] for entry in grid.methods}
-    for cell in replace(grid, images=fixed or grid.images).cells():
+    for cell in grid.cells():
         if cell.key not in finished:
             left[cell.label].append(cell)
     fitted = fit(
@@ -159,13 +167,16 @@ def _fitted(console: Console, grid: Grid, store: Store, budget: str, jobs: int) 
 def _table(
     chosen: Suite, records: Sequence[Record], *, data: str, network: str, budget: str, fitted: Fit | None
 ) -> Table:
-    numbers = [number for record in records if record.result is not None for number in measured(record.result)]
+    results = [record.result for record in records if record.result is not None]
+    equal = common_seeds(results)
+    numbers = [number for result in equal for number in measured(result)]
     images = {record.result.images for record in records if record.result is not None}
     counted = " to ".join(f"{count:,}" for count in sorted({min(images), max(images)})) if images else "no"
     reduced = f" REDUCED to fit {budget}" if fitted is not None and fitted.reduced else ""
     title = f"{chosen.title}. {network} on {data}, {counted} images{reduced} (the paper: WRN-28-10, 10,000)"
     left_out = fitted.left_out if fitted is not None else {}
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
+    notes += [UNEQUAL] if len(equal) < len(results) else []
     notes += [f"failed: {record.cell}: {record.failure.error}" for record in records if record.failure is not None]
     return comparison_table(title, numbers, data=paper.comparable(data), notes=notes)
 

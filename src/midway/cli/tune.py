@@ -107,17 +107,23 @@ def tune(
     if found.importance:
         save(draw_importance(found.importance), folder / "importance")
     console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / STUDY}", soft_wrap=True)
+    problem: ValueError | None = None
     if running := found.count("running"):
         console.print(f"Still running elsewhere: {running}. Run this again for the final word.")
     elif found.best.settings == found.defaults:
         console.print("The defaults are the best so far: there is no gain to measure.")
     elif gain:
-        measured = measure_gain(console, plan, jobs, command=command)
-        console.print(f"On corruptions the search never saw: {measured}", highlight=False, soft_wrap=True)
+        try:
+            measured = measure_gain(console, plan, jobs, command=command)
+            console.print(f"On corruptions the search never saw: {measured}", highlight=False, soft_wrap=True)
+        except ValueError as error:  # what was found is worth a page all the same
+            problem = error
     if failed := found.count("failed"):
         console.print(f"{failed} trials failed; {STUDY} says why.")
     page = write_report(search_run(folder, found), folder / "report.html")
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
+    if problem is not None:
+        raise problem
 
 
 def without_passwords(command: str) -> str:

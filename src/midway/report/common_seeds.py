@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from midway.bench import Result
 from midway.report.standings import stand
 
+UNEQUAL = "where some methods have more seeds than others, only the seeds that all have count"
+
 
 def common_seeds(results: Iterable[Result]) -> list[Result]:
     """Keep on each stream the seeds that all methods which have that stream share.

@@ -34,14 +34,15 @@ def tell_apart(results: Sequence[Result]) -> tuple[Result, ...]:
         known = by_label[result.label]
         names = dict.fromkeys(name for settings in known for name in settings)
         differing = [name for name in names if any(settings.get(name) != known[0].get(name) for settings in known)]
-        added = ", ".join(f"{name}={result.hyperparameters.get(name)}" for name in differing)
+        mine = _settings(result)
+        added = ", ".join(f"{name}={mine.get(name)}" if name else str(mine.get(name)) for name in differing)
         apart.append(replace(result, label=f"{result.label} ({added})") if added else result)
     return tuple(apart)
 
 
 def _settings(result: Result) -> dict[str, Any]:
-    """Return the settings without the seed, which differs from run to run on purpose."""
-    return {name: value for name, value in result.hyperparameters.items() if name != "seed"}
+    """Return the method, which a wrapper changes, and its settings without the seed, which differs on purpose."""
+    return {"": result.method} | {name: value for name, value in result.hyperparameters.items() if name != "seed"}
 
 
 def words(name: str) -> str:

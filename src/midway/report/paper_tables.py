@@ -10,11 +10,12 @@ from midway.cost import Cost
 from midway.data.corruptions import CORRUPTIONS
 from midway.metrics import average_accuracy, mean_corruption_error
 from midway.report.side_by_side import AVERAGES, Measured, Published, side_by_side
+from midway.report.standings import by_stream
 from midway.report.tables import Cell, Column, Table
 from midway.significance import PairedComparison, compare_with_best
 from midway.streams import Scenario
 
-MEAN, MCE = "mean accuracy", "mCE"
+MEAN, MCE, CLEAN = "mean accuracy", "mCE", "clean"
 
 
 def measured(result: Result) -> list[Measured]:
@@ -39,8 +40,15 @@ def measured(result: Result) -> list[Measured]:
     return numbers
 
 
-def averages(numbers: Iterable[Measured]) -> list[Measured]:
+def averages(numbers: Iterable[Measured], *, source: str = "source") -> list[Measured]:
     """Return mean accuracy and mCE over the pure streams, for each method and seed that has all that Source has.
+
+    Clean images are no corruption and do not count. There is no mCE where Source makes no mistake under some
+    corruption: nothing can be measured by that.
+
+    Args:
+        numbers: Ours.
+        source: What the unadapted network is called.
 
     Example:
         >>> from midway.report.paper_tables import averages
@@ -50,17 +58,27 @@ def averages(numbers: Iterable[Measured]) -> list[Measured]:
         >>> [(number.method, number.group, number.value) for number in averages(source + tent)][2:]
         [('tent', 'mean accuracy', 80.0), ('tent', 'mCE', 75.0)]
     """
-    rows: dict[tuple[str, int], dict[str, list[float]]] = {}
+    rows: dict[tuple[str, int], dict[str, dict[str, float]]] = {}  # method and seed -> corruption -> stream -> accuracy
     for number in numbers:
-        if number.stream.startswith("pure:"):
-            rows.setdefault((number.method, number.seed), {})[number.group] = [number.value]
+        if number.stream.startswith("pure:") and number.group != CLEAN:
+            row = rows.setdefault((number.method, number.seed), {})
+            row.setdefault(number.group, {})[number.stream] = number.value
     made = []
     for (method, seed), row in rows.items():
-        source = rows.get(("source", seed))
-        if source is not None and row.keys() == source.keys():
-            made.append(Measured(method, AVERAGES, MEAN, average_accuracy(row), seed))
-            made.append(Measured(method, AVERAGES, MCE, mean_corruption_error(row, source), seed))
+        there = rows.get((source, seed), {})
+        if [set(streams) for streams in _sorted(row)] != [set(streams) for streams in _sorted(there)]:
+            continue
+        if len({len(streams) for streams in row.values()}) > 1:  # some at more severities than others
+            continue
+        ours, theirs = ({group: list(streams.values()) for group, streams in each.items()} for each in (row, there))
+        made.append(Measured(method, AVERAGES, MEAN, average_accuracy(ours), seed))
+        if all(min(values) < 100 for values in theirs.values()):
+            made.append(Measured(method, AVERAGES, MCE, mean_corruption_error(ours, theirs), seed))
     return made
+
+
+def _sorted(row: Mapping[str, Mapping[str, float]]) -> list[Mapping[str, float]]:
+    return [row[group] for group in sorted(row)]
 
 
 def published_in(data: str | None) -> Published:
@@ -107,9 +125,10 @@ def comparison_table(title: str, numbers: Sequence[Measured], *, data: str | Non
         >>> [str(cell) for cell in table.rows[0][1]]
         ['70.00', '73.98', '-3.98']
     """
-    pure = {number.group for number in numbers if number.stream.startswith("pure:")}
+    pure = {number.group for number in numbers if number.stream.startswith("pure:")} - {CLEAN}
     ends = averages(numbers) if len(pure) > 2 else []
-    whole = pure == set(CORRUPTIONS)  # the paper's averages are over all fifteen
+    streams = {number.stream for number in numbers if number.stream.startswith("pure:") and number.group != CLEAN}
+    whole = streams == {f"pure:{name}" for name in CORRUPTIONS}  # the paper's averages are over all fifteen
     known = published_in(data)
 
     def published(method: str, stream: str, group: str) -> float | None:
@@ -124,7 +143,8 @@ def comparison_table(title: str, numbers: Sequence[Measured], *, data: str | Non
 def standing(numbers: Iterable[Measured], *, method: str = "mita") -> dict[str, PairedComparison]:
     """Compare a method with the best of the others over streams and seeds: on outliers (A), on the rest (B), on all.
 
-    Pure streams count under ``"all"``. Streams that a method lacks are left out for everybody.
+    Pure streams count under ``"all"``. Streams that a method lacks are left out for everybody. Seeds of one stream see
+    the same corruption and are no independent pairs: where there are several streams, the pairs are means over seeds.
 
     Example:
         >>> from midway.report.paper_tables import standing
@@ -154,7 +174,7 @@ def _part(number: Measured) -> str:
 
 def _aligned(rows: Mapping[str, Mapping[tuple[str, int], float]]) -> dict[str, list[float]]:
     common = [place for place in next(iter(rows.values())) if all(place in row for row in rows.values())]
-    return {method: [row[place] for place in common] for method, row in rows.items()}
+    return {method: by_stream({place: row[place] for place in common}) for method, row in rows.items()}
 
 
 def complexity_table(title: str, lines: Sequence[Line], *, notes: Sequence[str] = ()) -> Table:

@@ -43,7 +43,14 @@ class Measured:
     images: int | None = None
 
 
-def side_by_side(title: str, measured: Iterable[Measured], published: Published, *, notes: Sequence[str] = ()) -> Table:
+def side_by_side(
+    title: str,
+    measured: Iterable[Measured],
+    published: Published,
+    *,
+    notes: Sequence[str] = (),
+    source: str = "source",
+) -> Table:
     """Set our means over seeds beside the paper's numbers: three columns for each stream and group.
 
     In our columns and in the paper's alike, the best is bold and a star marks what falls below Source, as in the paper.
@@ -54,6 +61,7 @@ def side_by_side(title: str, measured: Iterable[Measured], published: Published,
         measured: Our numbers, in the order that rows and columns shall have.
         published: Where to look up the paper's.
         notes: What to say below.
+        source: What our unadapted network is called.
 
     Example:
         >>> from midway.report.side_by_side import Measured, side_by_side
@@ -83,11 +91,11 @@ def side_by_side(title: str, measured: Iterable[Measured], published: Published,
         lower = group in LOWER_IS_BETTER
         spreads = {method: summary.spread for method, summary in ours.items()}
         means = {method: summary.mean for method, summary in ours.items()}
-        _append(cells, _marked(means, lower, spreads))
+        _append(cells, _marked(means, lower, spreads, source))
         theirs = {method: value for method in methods if (value := published(method, stream, group)) is not None}
         if theirs:
             columns += [Column(stream, group, None, PAPER), Column(stream, group, None, DIFFERENCE)]
-            _append(cells, _marked(theirs, lower, {}))
+            _append(cells, _marked(theirs, lower, {}, "source"))
             both = [method for method in methods if method in means and method in theirs]
             _append(cells, {method: Cell(means[method] - theirs[method], signed=True) for method in both})
     return Table(title, tuple(columns), tuple((m, tuple(row)) for m, row in cells.items()), tuple(notes))
@@ -98,13 +106,15 @@ def _append(cells: dict[str, list[Cell | None]], column: Mapping[str, Cell]) -> 
         row.append(column.get(method))
 
 
-def _marked(values: Mapping[str, float], lower: bool, spreads: Mapping[str, float | None]) -> dict[str, Cell]:
+def _marked(
+    values: Mapping[str, float], lower: bool, spreads: Mapping[str, float | None], source: str
+) -> dict[str, Cell]:
     """Mark the best of a column and what does worse than Source; to two decimals, as the table shows them."""
     sign = -1 if lower else 1
     ranked = {method: sign * round(value, 2) for method, value in values.items()}
-    best, source = max(ranked.values(), default=0.0), ranked.get("source", float("-inf"))
+    best, least = max(ranked.values(), default=0.0), ranked.get(source, float("-inf"))
     return {
-        method: Cell(value, ranked[method] == best, ranked[method] < source, spreads.get(method))
+        method: Cell(value, ranked[method] == best, ranked[method] < least, spreads.get(method))
         for method, value in values.items()
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -153,6 +153,22 @@ def stand(results: Iterable[Result], *, part: str = "all") -> Standings:
     standings = [_standing(label, [row[place] for place in places], part) for label, row in rows.items()]
     standings.sort(key=lambda standing: -standing.accuracy)
     return Standings(tuple(places), tuple(standings), tuple(left_out))
+
+
+def by_stream(accuracies: Mapping[Place, float]) -> list[float]:
+    """Return what can be paired between methods: one value a stream, the mean over its seeds; of one stream, its seeds.
+
+    Example:
+        >>> from midway.report.standings import by_stream
+        >>> by_stream({("pure:fog", 0): 60.0, ("pure:fog", 1): 62.0, ("pure:snow", 0): 70.0})
+        [61.0, 70.0]
+        >>> by_stream({("pure:fog", 0): 60.0, ("pure:fog", 1): 62.0})
+        [60.0, 62.0]
+    """
+    streams: dict[str, list[float]] = {}
+    for (stream, _), accuracy in accuracies.items():
+        streams.setdefault(stream, []).append(accuracy)
+    return list(accuracies.values()) if len(streams) == 1 else list(map(fmean, streams.values()))
 
 
 def _common(rows: dict[str, dict[Place, Result]]) -> list[Place]:

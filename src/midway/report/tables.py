@@ -12,6 +12,7 @@ import rich.markup
 import rich.table
 
 from midway.bench import Comparison, Result
+from midway.report.common_seeds import UNEQUAL, common_seeds
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,19 @@ def accuracy_table(comparison: Comparison) -> Table:
     """Arrange results as methods by streams and groups, the best in bold, those below Source marked.
 
     A column for each group of a stream, and one for all of its images where there are several groups. Several results
-    of one method on one stream are those of several seeds: the table has their mean and spread.
+    of one method on one stream are those of several seeds: the table has their mean and spread, over the seeds that all
+    methods of the stream have.
     """
+    results = common_seeds(comparison.results)
     by_place: dict[tuple[str, str], list[Result]] = {}
     columns: list[Column] = []
-    for result in comparison.results:
+    for result in results:
         by_place.setdefault((result.label, result.stream), []).append(result)
         for group, images in _groups(result).items():
             if (column := Column(result.stream, group, images)) not in columns:
                 columns.append(column)
-    methods = list(dict.fromkeys(result.label for result in comparison.results))
-    sources = [result.label for result in comparison.results if result.is_unadapted] or [""]
+    methods = list(dict.fromkeys(result.label for result in results))
+    sources = [result.label for result in results if result.is_unadapted] or [""]
     found = {
         (method, column): [_groups_accuracy(result)[column.group] for result in by_place[method, column.stream]]
         for method in methods
@@ -102,6 +105,8 @@ def accuracy_table(comparison: Comparison) -> Table:
     if spreads:
         seeds = sorted({len(accuracies) for accuracies in found.values()})
         notes.append(f"mean ± standard deviation over {' or '.join(map(str, seeds))} seeds")
+    if len(results) < len(comparison.results):
+        notes.append(UNEQUAL)
     few = sorted({column.images for column in columns if column.images is not None and column.images < 100})
     if few:
         notes.append(f"columns with only {', '.join(map(str, few))} images move in steps of {100 / few[0]:.0f} points")
@@ -146,8 +151,8 @@ def to_markdown(table: Table) -> str:
 def to_rich(table: Table) -> rich.table.Table:
     """Turn a table into one for the terminal."""
     shown = rich.table.Table(
-        title=table.title,
-        caption="\n".join(table.notes),
+        title=rich.markup.escape(table.title),
+        caption=rich.markup.escape("\n".join(table.notes)),
         caption_justify="left",
         box=rich.box.SIMPLE_HEAD,
         padding=(0, 1),
@@ -159,7 +164,12 @@ def to_rich(table: Table) -> rich.table.Table:
         scenario = re.sub("(?<=[:/+])|(?=[@#])", "\n", scenario)
         words = group.replace(" ", "\n") + ("" if " " in group else "\n")
         count = "" if column.images is None else f"[dim]n={column.images}[/dim]"
-        lines = [scenario, words, *([column.kind] if column.kind else []), count]
+        lines = [
+            rich.markup.escape(scenario),
+            rich.markup.escape(words),
+            *([column.kind] if column.kind else []),
+            count,
+        ]
         shown.add_column("\n".join(lines), justify="right", no_wrap=True)
     for method, cells in table.rows:
         shown.add_row(rich.markup.escape(method), *("-" if cell is None else _styled(cell) for cell in cells))

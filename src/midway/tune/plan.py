@@ -63,7 +63,7 @@ def held_out_plan(search: Search, findings: Findings) -> str:
 
 def _table(method: str, which: str, settings: Mapping[str, Any]) -> list[str]:
     head = ["[[method]]", f"name = {to_toml(method)}", f"label = {to_toml(f'{method}, {which}')}"]
-    return head + [f"{name} = {to_toml(value)}" for name, value in settings.items()]
+    return head + [f"{name} = {to_toml(value)}" for name, value in settings.items() if value is not None]
 
 
 def to_toml(value: Any) -> str:

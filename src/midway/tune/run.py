@@ -18,6 +18,7 @@ from midway.tune.search import Search
 
 POLL_SECONDS = 0.5
 SECONDS_TO_STOP = 30.0
+DEATHS_IN_A_ROW = 3  # of worker processes, without a trial begun in between
 
 OnTrial = Callable[[TrialRecord], None]
 Task = tuple[Search, str, int]
@@ -124,7 +125,7 @@ def _over_processes(study: Any, task: Task, ends: float, jobs: int, on_trial: On
     """Let worker processes run the trials and watch the storage; one that is killed is replaced."""
     watch = _Watch(study, on_trial)
     workers = [_start(task, ends) for _ in range(jobs)]
-    broken = False
+    broken, deaths, begun = False, 0, 0
     try:
         while workers:
             workers[0].join(POLL_SECONDS)
@@ -133,6 +134,13 @@ def _over_processes(study: Any, task: Task, ends: float, jobs: int, on_trial: On
                 status = worker.exitcode or 0
                 broken |= status > 0
                 if status < 0:
+                    before, begun = begun, len(study.get_trials(deepcopy=False))
+                    deaths = deaths + 1 if begun == before else 1
+                    if deaths > DEATHS_IN_A_ROW:
+                        raise RuntimeError(
+                            f"worker processes are killed (signal {-status}) before they begin a trial: "
+                            "give fewer jobs, or see whether the network fits into memory."
+                        )
                     workers.append(_start(task, ends))  # its trial is tried again, but not for ever
             watch.tell()
         if broken:

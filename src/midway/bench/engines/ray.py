@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 import uuid
@@ -226,10 +227,13 @@ class Shelf:
 
         material = Material(load_data=load_data, make_network=make_network)
         for cell in {(cell.stream_key, cell.network): cell for cell in cells}.values():
-            material.lazy_stream(cell)
-            classes = len(material.data_set(cell).class_names)
-            if (cell.network, classes) not in shelf.networks:
-                make_network(cell.network, classes)
+            try:
+                material.lazy_stream(cell)
+                classes = len(material.data_set(cell).class_names)
+                if (cell.network, classes) not in shelf.networks:
+                    make_network(cell.network, classes)
+            except Exception:  # one cell that cannot be: it fails for itself, where it runs
+                logging.getLogger(__name__).debug("%s cannot be prepared", cell, exc_info=True)
         return shelf
 
     def material(self) -> Material:
@@ -237,11 +241,13 @@ class Shelf:
         ray = import_ray()
 
         def load_data(*args: Any, **which: Any) -> ImageSet:
-            found: ImageSet = ray.get(self.data[_place(args, which)])
+            place = _place(args, which)
+            found: ImageSet = ray.get(self.data[place]) if place in self.data else midway.data.load(*args, **which)
             return found
 
         def make_network(name: str, classes: int) -> nn.Module:
-            found: nn.Module = ray.get(self.networks[name, classes])
+            there = self.networks.get((name, classes))
+            found: nn.Module = load_network(name, classes) if there is None else ray.get(there)
             return found
 
         return Material(load_data=load_data, make_network=make_network)

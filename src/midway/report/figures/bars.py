@@ -11,6 +11,8 @@ from midway.report.figures.style import FAINT, INK, PAGE, Look, bar_style, legen
 from midway.report.labels import stream_title
 from midway.significance import summarise
 
+MOST_UPRIGHT = 6  # names of clusters that have room beside each other
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -65,7 +67,7 @@ def draw_bars(bars: Bars) -> Figure:
     """Draw clusters of bars with their values on top, and the spread over seeds where there are several."""
     width = 0.84 / len(bars.methods)
     across = max(3.4, min(PAGE, 0.8 + 0.28 * len(bars.methods) * len(bars.clusters)))
-    figure = new_figure(across, 3.0)
+    figure = new_figure(across, 3.0 if len(bars.clusters) <= MOST_UPRIGHT else 4.0)
     axes = figure.add_subplot()
     digits = _digits(bars)
     upright = (across - 0.6) / len(bars.clusters) * width < (0.14 if digits == 0 else 0.21)
@@ -87,11 +89,12 @@ def draw_bars(bars: Bars) -> Figure:
                 fontsize=6.5,
                 rotation=90 if upright else 0,
             )
-    axes.set_xticks(
-        range(len(bars.clusters)),
-        [stream_title(stream).replace(": ", "\n").replace(" in ", "\nin ") for stream in bars.clusters],
-        fontsize=8 if len(bars.clusters) < 5 else 6.5,
-    )
+    titles = [stream_title(stream) for stream in bars.clusters]
+    if len(titles) > MOST_UPRIGHT:
+        axes.set_xticks(range(len(titles)), titles, fontsize=6.5, rotation=35, ha="right", rotation_mode="anchor")
+    else:
+        broken = [title.replace(": ", "\n").replace(" in ", "\nin ") for title in titles]
+        axes.set_xticks(range(len(titles)), broken, fontsize=8 if len(titles) < 5 else 6.5)
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel("accuracy (%)")
     axes.margins(y=0.12 if upright else 0.08)

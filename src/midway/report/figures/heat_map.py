@@ -85,7 +85,8 @@ def draw_corruption_map(found: HeatMap) -> Figure:
     """Draw the map: accuracies as numbers, gains over Source as colours, means at the end of the rows."""
     averaged = len(found.shifts) > 1
     columns = len(found.shifts) + averaged
-    figure = new_figure(min(PAGE * 1.2, 2.2 + 0.42 * columns), 1.1 + 0.2 * len(found.methods))
+    width = 2.2 + 0.42 * columns
+    figure = new_figure(min(PAGE * 1.2, width) if columns < 20 else width, 1.1 + 0.2 * len(found.methods))
     axes = figure.add_subplot()
     largest = max((abs(gain) for row in found.gains for gain in row if gain is not None), default=0) or 1
     columns_best = [

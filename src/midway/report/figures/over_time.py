@@ -143,6 +143,8 @@ def draw_over_time(streams: Sequence[OverTime], looks: dict[str, Look]) -> Figur
 
 
 def _draw_lines(axes: Axes, stream: OverTime, looks: dict[str, Look]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     below = far_below(stream.lines)
     shown = [label for label in looks if label in stream.lines and label not in below]
     batches = range(stream.window, stream.window + len(stream.lines[shown[0]]))
@@ -152,6 +154,7 @@ def _draw_lines(axes: Axes, stream: OverTime, looks: dict[str, Look]) -> None:
         style = line_style(looks[label]) | {"linewidth": 1.0, "markevery": (start, every)}
         axes.plot(batches, stream.lines[label], zorder=3 + number, **style)
     axes.margins(x=0.01)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title(stream_title(stream.stream), loc="left", pad=14 if below else None)
     if below:
         note = "far below: " + ", ".join(f"{looks[label].title} {fmean(stream.lines[label]):.1f}" for label in below)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -249,9 +249,11 @@ def bar_style(look: Look) -> dict[str, Any]:
 
 
 def legend_below(figure: Figure, axes: Axes, most: int = 7) -> None:
-    """Put the legend of some axes below a figure, in rows of equal length with at most so many entries."""
+    """Put the legend of some axes below a figure, in rows of equal length with at most so many entries, as fit."""
     handles, labels = axes.get_legend_handles_labels()
     columns = legend_columns(len(labels), most)
+    while columns > 1 and _legend_width(labels, columns) > figure.get_figwidth():
+        columns -= 1
     figure.legend(
         handles,
         labels,
@@ -260,6 +262,18 @@ def legend_below(figure: Figure, axes: Axes, most: int = 7) -> None:
         columnspacing=1.4,
         handlelength=2.4,
     )
+
+
+def _legend_width(labels: Sequence[str], columns: int) -> float:
+    """Measure a legend of so many columns, in inches; its entries go down the columns."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    size = float(RC["legend.fontsize"])
+    rows = -(-len(labels) // columns)
+    widths = [TextPath((0, 0), label, size=size, prop=FontProperties()).get_extents().width for label in labels]
+    around = size * (2.4 + 0.8 + 1.4)  # the sample, the gap after it, the gap to the next column
+    return sum(max(widths[start : start + rows]) + around for start in range(0, len(labels), rows)) / 72
 
 
 def legend_columns(entries: int, most: int = 7) -> int:

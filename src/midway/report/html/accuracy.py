@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from midway.bench import Result
-from midway.report.common_seeds import common_seeds
+from midway.report.common_seeds import UNEQUAL, common_seeds
 from midway.report.labels import stream_title
-from midway.report.paper_tables import averages, measured
+from midway.report.paper_tables import CLEAN, averages, measured
 from midway.report.side_by_side import side_by_side, split_columns
 from midway.report.standings import kind_of
 from midway.report.tables import Table
@@ -17,7 +17,6 @@ MOST_COLUMNS = 18
 """Of a table in the page; wider ones are cut, so that they can be printed."""
 
 MARKS = "accuracy in percent; the best in bold; * falls below the unadapted Source"
-UNEQUAL = "where some methods have more seeds than others, only the seeds that all have count"
 
 
 def accuracy_tables(results: Sequence[Result]) -> list[Table]:
@@ -44,15 +43,17 @@ def accuracy_tables(results: Sequence[Result]) -> list[Table]:
         for number in numbers:
             seeds.setdefault(number.stream, set()).add(number.seed)
         groups = {number.group for number in numbers}
+        source = next((result.label for result in results if result.is_unadapted), "source")
         ends = []
-        if kind == "pure" and len(groups) > 2:
+        if kind == "pure" and len(groups - {CLEAN}) > 2:
             whole = set.intersection(*seeds.values())
-            ends = averages([number for number in numbers if number.seed in whole])
+            ends = averages([number for number in numbers if number.seed in whole], source=source)
         counts = sorted({len(each) for each in seeds.values()})
         spread = [f"mean ± standard deviation over {' or '.join(map(str, counts))} seeds"] if max(counts) > 1 else []
         title = stream_title(next(iter(seeds))) if len(seeds) == 1 and len(groups) > 1 else kind
         notes = [MARKS, *spread, *([UNEQUAL] if len(equal) < len(here) else [])]
-        made.append(side_by_side(title[:1].upper() + title[1:], [*numbers, *ends], lambda *_: None, notes=notes))
+        title = title[:1].upper() + title[1:]
+        made.append(side_by_side(title, [*numbers, *ends], lambda *_: None, notes=notes, source=source))
     return made
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from midway.bench import Comparison, Result
 from midway.report.figures.style import looks_of
 from midway.report.labels import stream_title
-from midway.report.standings import Standing, kind_of, scopes, stand
+from midway.report.standings import Standing, by_stream, kind_of, scopes, stand
 from midway.significance import PairedComparison, compare_paired, show_p_value
 
 LEVEL = 0.05
@@ -24,7 +24,7 @@ class Winner:
         best: Where it stands.
         next: The second best; None if it stands alone.
         source: Where the unadapted network stands; None if it was not run, or is the best.
-        lead: Over the second best, pair by pair; None if it stands alone.
+        lead: Over the second best, stream by stream (seed by seed, if there is one stream); None if it stands alone.
         places: Over how many streams and seeds.
     """
 
@@ -61,7 +61,10 @@ def find_winner(results: Sequence[Result], *, scope: str = "all streams", part: 
     sources = {result.label for result in results if result.is_unadapted}
     source = next((standing for standing in others if standing.label in sources), None)
     second = others[0] if others else None
-    lead = None if second is None else compare_paired(best.accuracies, second.accuracies, rival=second.label)
+    lead = None
+    if second is not None:
+        pairs = [by_stream(dict(zip(standings.places, each.accuracies, strict=True))) for each in (best, second)]
+        lead = compare_paired(*pairs, rival=second.label)
     return Winner(scope, best, second, source, lead, len(standings.places))
 
 

@@ -83,7 +83,7 @@ class Change:
 
 
 def changes(first: StoredRun, second: StoredRun) -> tuple[list[Change], list[tuple[str, str]]]:
-    """Pair the comparisons of two runs that have the same title.
+    """Pair the comparisons of two runs that have the same title; of several, those with most settings in common.
 
     Returns:
         The pairs, and what just one run has: its name, and the title.
@@ -91,7 +91,12 @@ def changes(first: StoredRun, second: StoredRun) -> tuple[list[Change], list[tup
     made, alone = [], []
     left = list(first.comparisons)
     for comparison in second.comparisons:
-        partner = next((each for each in left if each.title == comparison.title), None)
+        settings = comparison.settings.items()
+        partner = max(
+            (each for each in left if each.title == comparison.title),
+            key=lambda each: sum(each.settings.get(name) == value for name, value in settings),
+            default=None,
+        )
         if partner is None:
             alone.append((second.name, comparison.title))
         else:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from midway.bench import Comparison, Result
-from midway.report.common_seeds import common_seeds
-from midway.report.html.accuracy import UNEQUAL
+from midway.report.common_seeds import UNEQUAL, common_seeds
 from midway.report.paper_tables import measured
 from midway.report.tables import Cell, Column, Table
 from midway.significance import PairedComparison, compare_paired, summarise

@@ -84,6 +84,7 @@
     return found;
   }
   function logTicks(low, high, wanted) {
+    if (!(low > 0)) return [];
     for (const steps of [[1, 2, 5], [1, 3], [1]]) {
       const found = [];
       for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
