@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -80,6 +81,21 @@ def test_mistakes_become_one_red_line(monkeypatch: pytest.MonkeyPatch, capsys: p
     error = capsys.readouterr().err
     assert error.startswith("error: unknown method 'tnet': did you mean 'tent'?")
     assert "Traceback" not in error
+
+
+def test_a_demo_that_is_stopped_keeps_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def impatient(method: midway.Method, stream: Any, **options: Any) -> Any:
+        if method.about.name == "bn" and stream.name.startswith("mixture"):
+            raise KeyboardInterrupt
+        return midway.evaluate(method, stream, **options)
+
+    monkeypatch.setattr("midway.bench.demo.evaluate", impatient)
+    answer = runner.invoke(app, ["demo", "--methods", "bn", "--images", "200", "--out", str(tmp_path)])
+    assert answer.exit_code == 130
+    stored = json.loads((tmp_path / "results.json").read_text())
+    assert [result["method"] for result in stored["results"]] == ["source"] * 3 + ["bn"] * 2
+    assert stored["left_out"] == {"bn": "stopped before its streams were over"}
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_what_a_colon_begins_is_no_picture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

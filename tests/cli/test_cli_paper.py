@@ -103,3 +103,9 @@ def test_mistakes_are_named_before_any_work(tmp_path: Path) -> None:
         answer = runner.invoke(app, ["paper", *options, "--out", str(tmp_path)])
         assert message in str(answer.exception)
         assert not (tmp_path / "table.md").exists()
+
+
+def test_what_means_nothing_for_complexity_is_refused() -> None:
+    answer = runner.invoke(app, ["paper", "complexity", "--seeds", "5", "--jobs", "7"])
+    assert isinstance(answer.exception, ValueError)
+    assert str(answer.exception).startswith("--seeds, --jobs: the complexity table is of one batch on one core")

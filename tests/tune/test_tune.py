@@ -23,6 +23,7 @@ from midway.bench import Cell, LocalEngine, load_plan
 from midway.bench.material import Material
 from midway.methods.space import Integers, LogUniform
 from midway.tune import HELD_OUT, SCENARIOS, Findings, Score, Search, TrialRecord, held_out_plan, score, tune
+from midway.tune import run as runs
 from midway.tune import study as studies
 
 SMALL: dict[str, Any] = {"scenarios": ("pure:spatter", "mixture:saturate/spatter"), "images": 20, "batch_size": 10}
@@ -336,6 +337,35 @@ def test_the_plan_holds_defaults_and_tuned_on_held_out_streams(tmp_path: Path) -
     path.write_text(held_out_plan(search, Findings("shot", search.name, {}, defaults, trials[:1], {})))
     assert [entry.label for entry in load_plan(path).methods] == ["shot, defaults"]
     assert "The defaults are the best so far." in path.read_text()
+
+
+def test_workers_that_die_before_they_begin_are_not_replaced_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dead:
+        exitcode = -9
+
+        def join(self, timeout: float | None = None) -> None: ...
+        def is_alive(self) -> bool:
+            return False
+
+    started: list[Dead] = []
+
+    def start(*_: object) -> Dead:
+        started.append(Dead())
+        return started[-1]
+
+    monkeypatch.setattr(runs, "_start", start)
+    study = optuna.create_study()
+    with pytest.raises(RuntimeError, match=r"killed \(signal 9\) before they begin a trial: give fewer jobs"):
+        runs._over_processes(study, None, 0.0, 1, None)  # type: ignore[arg-type]
+    assert len(started) == 1 + runs.DEATHS_IN_A_ROW
+
+
+def test_settings_of_none_are_left_out_of_the_plan(tmp_path: Path) -> None:
+    search = Search(method="tent", held={"optimizer": None}, images=400)
+    defaults = search.defaults(Material())
+    trials = (record(0, 70.0, **defaults), record(1, 72.5, **(defaults | {"lr": 0.01})))
+    (tmp_path / "best.toml").write_text(held_out_plan(search, Findings("tent", search.name, {}, defaults, trials, {})))
+    assert load_plan(tmp_path / "best.toml").methods[1].settings["lr"] == 0.01
 
 
 def test_findings_come_back_from_their_file(tmp_path: Path) -> None:
