@@ -31,8 +31,9 @@ INTRODUCTION = """\
 `midway run` compares any methods on any streams; `midway paper` runs the tables of the MITA paper and sets its numbers
 beside ours. Both go on where they were stopped. This page is made by `python recipes/write_bench.py`: every table at a
 budget of a few minutes, on the embedded network and images, to show the bench at work. With so few images the numbers
-say little; those that count are in [results.md](results.md). The network of the complexity table has untrained weights,
-whose answers EATA and SAR do not trust: they select no image there and take no backward pass.
+say little; those that count are in [results.md](results.md). A budget leaves out the dearest rows first, never Source
+and MITA, so that a table may take longer than its budget on a slow machine. The network of the complexity table has
+untrained weights, whose answers EATA and SAR do not trust: they select no image there and take no backward pass.
 """
 
 

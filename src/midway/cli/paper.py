@@ -59,7 +59,8 @@ def paper_table(
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, with seeds 0, 1, ...")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images a batch.")] = 200,
     budget: Annotated[
-        str, typer.Option(help="Time there is, such as 30m: fewer images before fewer rows (default: no limit).")
+        str,
+        typer.Option(help="Time there is, such as 30m: fewer images before fewer rows, never without Source and MITA."),
     ] = "",
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
