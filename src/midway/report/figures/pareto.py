@@ -95,6 +95,8 @@ def draw_accuracy_and_cost(found: AccuracyAndCost) -> Figure:
 
 def _name_points(axes: Axes, found: AccuracyAndCost) -> None:
     """Write each name beside its point, where no other point or name is; the front's names first."""
+    from matplotlib.text import Text
+
     points = axes.transData.transform([(point.cost, point.accuracy) for point in found.points])
     taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in points]
     front = [place for place, point in zip(points, found.points, strict=True) if point.label in found.front]
@@ -127,7 +129,8 @@ def _name_points(axes: Axes, found: AccuracyAndCost) -> None:
                 weight="bold" if point.label in found.front else "normal",
                 arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.4} if abs(dy) > 8 else None,
             )
-            extent = note.get_window_extent()
+            note.get_window_extent()  # puts it in its place
+            extent = Text.get_window_extent(note)  # without the line that leads to it
             box = (extent.x0, extent.y0, extent.x1, extent.y1)
             clash = sum(_overlap(box, other) for other in taken) + 5 * _outside(box, inside)
             if clash < least:
