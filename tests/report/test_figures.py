@@ -225,6 +225,11 @@ def test_the_heat_map_is_in_the_benchmarks_order(made: Made) -> None:
     assert {"50.0", "60.0", "70.0", "gaussian noise", "mean", "-"} <= written(draw_corruption_map(found))
 
 
+def test_clean_images_do_not_count_in_the_mean(made: Made) -> None:
+    found = corruption_map([made("bn", f"pure:{shift}", value) for shift, value in (("fog", 60.0), ("clean", 90.0))])
+    assert found.mean("bn") == 60
+
+
 def test_accuracy_and_cost_are_over_common_streams(made: Made) -> None:
     results = [
         made("source", "pure:fog", 50.0, seconds_per_batch=0.1),

@@ -38,10 +38,11 @@ class HeatMap:
     looks: dict[str, Look]
 
     def mean(self, method: str) -> float | None:
-        """Return a method's mean over all shifts; None if it lacks one."""
+        """Return a method's mean over all shifts, clean images apart; None if it lacks one."""
         row = self.accuracies[self.methods.index(method)]
-        known = [value for value in row if value is not None]
-        return fmean(known) if len(known) == len(row) else None
+        shifted = [value for shift, value in zip(self.shifts, row, strict=True) if shift != "clean"]
+        known = [value for value in shifted if value is not None]
+        return fmean(known) if known and len(known) == len(shifted) else None
 
 
 def corruption_map(results: Iterable[Result]) -> HeatMap:
