@@ -168,10 +168,10 @@ SECTIONS = (
         "mita",
         "MITA, its parts and its rivals",
         "Default settings. `tea` takes one update a batch; `tea_equal_budget` takes two, as many as the two models"
-        " of MITA together. All have one Langevin step, in the pass of the update. Of seeds 1 and 2 the store has some"
-        " rows only, and they are not shown. `mita_without_model` moves the images down the"
-        " source's energy and lets the source answer; `mita_same` moves them down the predictor's own energy; `mita`"
-        " down that of a second model which is adapted further.",
+        " of MITA together. All have one Langevin step, in the pass of the update. A seed of which the store has some"
+        " rows only is not shown. `mita_without_model` moves the images down the source's energy and lets the source"
+        " answer; `mita_same` moves them down the predictor's own energy; `mita` down that of a second model which is"
+        " adapted further.",
         "The order of the paper's ablation comes out on every stream as a whole: MITA above the same model above"
         " TEA, MITA above TEA with as many updates, and without model adaptation about Source. What does not come out"
         " is the paper's claim for outliers: every method that uses batch statistics falls below the unadapted Source"
