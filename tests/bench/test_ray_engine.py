@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from midway.bench import Cell, Grid, LocalEngine, Store, Tally, read_records, run
 from midway.bench.engines import ray as engine_module
-from midway.bench.engines.ray import Board, RayEngine
+from midway.bench.engines.ray import Board, RayEngine, Shelf
 from midway.bench.outcome import numbers
 from midway.cli import app
 from midway.tune import Search, tune
@@ -182,6 +182,15 @@ def test_a_search_runs_on_the_cluster(cluster: Any, tmp_path: Path) -> None:
     assert found.default is not None
     results = [outcome.result for outcome in LocalEngine().run(search.cells({}))]
     assert found.default.by_stream == {result.stream: result.accuracy for result in results if result}
+
+
+def test_one_cell_that_cannot_be_does_not_stop_the_others() -> None:
+    """With 20 images there is no outlier at 0.5 %: that cell fails where it runs, the other has its data."""
+    plan = {"methods": "source", "images": 20, "scenarios": ["outlier:fog/snow@0.005", "pure:fog"]}
+    stand_in = SimpleNamespace(put=lambda thing: thing, cloudpickle=SimpleNamespace())
+    shelf = Shelf.fill(stand_in, Grid.from_dict(plan).cells())  # type: ignore[arg-type]
+    assert len(shelf.data) == 1
+    assert len(shelf.networks) == 1
 
 
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
+import midway
 from midway.bench import paper, read_records
 from midway.bench.suites import SUITES
 from midway.cli import app
@@ -65,6 +67,19 @@ def test_a_budget_takes_fewer_images_and_says_so(tmp_path: Path) -> None:
     again = runner.invoke(app, [*command[:-4], "--budget", "1h", "--out", str(tmp_path)], env=WIDE)
     assert {record.cell.images for record in read_records(tmp_path)} == {40}, "a run keeps the images it began with"
     assert "[1/1] bn on pure:fog, seed 0" in again.output
+
+
+def test_a_budget_for_everything_runs_nothing_again(tmp_path: Path) -> None:
+    images = midway.data.load("cifar10-mini").images[:20]
+    for number, image in enumerate(images):
+        (folder := tmp_path / "images" / f"class{number % 10}").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{number}.png")
+    own = ["--data", "folder", "--root", str(tmp_path / "images"), "--methods", "bn", "--shifts", "fog"]
+    command = ["paper", "pure", *own, "--batch-size", "10", "--out", str(tmp_path / "out")]
+    assert runner.invoke(app, command, env=WIDE).exit_code == 0
+    again = runner.invoke(app, [*command, "--budget", "1h"], env=WIDE)
+    assert "2 cells are finished already" in again.output, again.output
+    assert len(read_records(tmp_path / "out")) == 2
 
 
 def test_seeds_give_means_with_their_spread(tmp_path: Path) -> None:

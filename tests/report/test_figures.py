@@ -225,6 +225,21 @@ def test_the_heat_map_is_in_the_benchmarks_order(made: Made) -> None:
     assert {"50.0", "60.0", "70.0", "gaussian noise", "mean", "-"} <= written(draw_corruption_map(found))
 
 
+def test_a_legend_of_long_names_fits_its_figure(made: Made) -> None:
+    names = [f"mita(lr=0.001, langevin_steps={steps})" for steps in range(12)]
+    results = [made(name, "pure:fog", 60.0, method="mita") for name in names]
+    figure = draw_bars(scenario_bars(Comparison("", "", {}, tuple(results))))
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+
+
+def test_batches_are_counted_in_whole_numbers(made: Made) -> None:
+    results = [made("bn", "pure:fog", 60.0, batch_accuracies=(60.0, 70.0, 65.0))]
+    figure = draw_over_time(accuracy_over_time(results), looks({"bn": "bn"}))
+    assert all(float(tick).is_integer() for tick in figure.axes[0].get_xticks())
+
+
 def test_clean_images_do_not_count_in_the_mean(made: Made) -> None:
     found = corruption_map([made("bn", f"pure:{shift}", value) for shift, value in (("fog", 60.0), ("clean", 90.0))])
     assert found.mean("bn") == 60

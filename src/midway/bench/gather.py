@@ -9,6 +9,9 @@ from midway.bench.cell import Cell
 from midway.bench.comparison import Comparison
 from midway.bench.store import Record
 
+TELLING = ("precision", "device", "threads", "size", "version", "network", "weights", "data")
+"""Settings that tell comparisons of one title apart."""
+
 
 def gather(records: Iterable[Record], *, command: str | None = None) -> list[Comparison]:
     """Put results that can stand in one table together: those of one network, data set and batch size.
@@ -38,12 +41,13 @@ def gather(records: Iterable[Record], *, command: str | None = None) -> list[Com
 
 
 def _last_words(records: Iterable[Record]) -> Iterable[Record]:
+    """Keep the last word on each cell; what a method or a folder that has changed since gave is no longer true."""
     found: dict[str, Record] = {}
     for record in records:
         key = replace(record.cell, content="").key
         known = found.get(key)
-        repeated = known is not None and known.result is not None and known.cell.content == record.cell.content
-        if record.result is not None or not repeated:
+        stale = known is not None and known.cell.content != record.cell.content
+        if stale or record.replaces(known):
             found[key] = record
     return found.values()
 
@@ -60,10 +64,6 @@ def _tell_apart(comparisons: list[Comparison]) -> list[Comparison]:
         ]
         made.append(replace(comparison, title=", ".join([comparison.title, *differing])))
     return made
-
-
-TELLING = ("precision", "device", "threads", "size", "version", "network", "weights", "data")
-"""Settings that tell comparisons of one title apart."""
 
 
 def _common(cell: Cell) -> dict[str, object]:

@@ -55,6 +55,10 @@ class Record:
     finished: str
     predictions: str | None = None
 
+    def replaces(self, known: Record | None) -> bool:
+        """Tell whether this is the last word on its cell after an earlier one: a failure never hides a result."""
+        return self.result is not None or known is None or known.result is None
+
     def to_line(self) -> bytes:
         """Write as one line of JSON."""
         content = {
@@ -231,8 +235,7 @@ class Store:
         self._note(Record.from_line(line, str(self.path)))
 
     def _note(self, record: Record) -> None:
-        known = self.records.get(record.cell.key)
-        if record.result is not None or known is None or known.result is None:
+        if record.replaces(self.records.get(record.cell.key)):
             self.records[record.cell.key] = record
 
     def _keep(self, cell: Cell, arrays: Mapping[str, NDArray[Any]]) -> str:
