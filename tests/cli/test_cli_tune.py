@@ -59,6 +59,17 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "study.json").read_text()) == found
 
 
+def test_a_gain_that_cannot_be_measured_costs_neither_settings_nor_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "HELD_OUT", ("pure:fog", "outlier:fog/snow@0.001"))  # of 120 images none is an outlier
+    answer = runner.invoke(app, ["tune", "tent", *SMALL, "--out", str(tmp_path)])
+    assert isinstance(answer.exception, ValueError)
+    assert "the gain cannot be measured: cells failed, see " in str(answer.exception)
+    assert len(load_plan(tmp_path / "best.toml").methods) == 2
+    assert 'id="search"' in (tmp_path / "report.html").read_text()
+
+
 def test_what_is_given_is_held_and_streams_can_be_chosen(tmp_path: Path) -> None:
     command = [
         "tune",

@@ -186,3 +186,15 @@ def test_damaged_images_are_named(tmp_path: Path) -> None:
             lazy[[0, place]]
     with pytest.raises(FileNotFoundError, match=r"gone.jpg is missing"):
         lazy[[0, 4]]
+
+
+def test_an_image_of_somebody_else_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "mine.png")
+    images = data.LazyImages([tmp_path / "mine.png"], 8)
+
+    def refuse(path: object) -> Image.Image:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Image, "open", refuse)
+    with pytest.raises(PermissionError, match=r"mine.png must not be read by this user: change its permissions"):
+        images[[0]]
