@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,6 +36,12 @@ def test_tent_by_hand() -> None:
     assert cost.flops_forward == 2 * 12 * FORWARD
     # backwards: through the head and the second convolution to the first scale; no weight of theirs gets a gradient
     assert cost.flops_total == 2 * 12 * (FORWARD + HEAD + CONVOLUTIONS[1])
+
+
+@pytest.mark.parametrize("wrap", [lambda method: method, midway.Episodic, midway.Guarded])
+def test_memo_moves_copies_of_all_weights(wrap: Callable[[Method], Method]) -> None:
+    cost = measure_cost(wrap(midway.MEMO(tiny_network(), views=2)), batches(1)[0][:2], repeats=0)
+    assert cost.moving_parameters == cost.parameters == 3 * 8 * 9 + 8 * 8 * 9 + 2 * 2 * 8 + 8 * 4 + 4
 
 
 @pytest.mark.parametrize("langevin_steps", [0, 1, 5])

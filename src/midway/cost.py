@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
     return Cost(
         images=len(images),
         parameters=sum(parameter.numel() for parameter in method.parameters()),
-        moving_parameters=sum(passes.moved.values()),
+        moving_parameters=method.count_moving(),
         forward_passes=passes.forward / len(images),
         backward_passes=passes.backward / len(images),
         flops_forward=passes.flops_forward,
@@ -116,7 +116,6 @@ class Passes:
     backward: int = 0
     flops_forward: int = 0
     flops_total: int = 0
-    moved: dict[str, int] = field(default_factory=dict)  # parameters that gradients move -> numbers in them
 
 
 class _NoModules:
@@ -142,7 +141,7 @@ def count_passes(method: Method) -> Iterator[Passes]:
         >>> passes.forward - 2, passes.backward  # two images try out a new shape
         (4, 0)
     """
-    passes = Passes(moved={name: p.numel() for name, p in method.named_parameters() if p.requires_grad})
+    passes = Passes()
     counter = FlopCounterMode(display=False)
     counter.mod_tracker = _NoModules()  # type: ignore[assignment]
     entered: list[int] = []  # operations at the start of each call that is still running

@@ -147,6 +147,16 @@ def test_seeds_of_one_stream_are_no_independent_pairs() -> None:
     assert standing([number for number in numbers if number.stream == "pure:fog"])["all"].pairs == 2
 
 
+def test_streams_of_nearly_the_same_images_are_one_pair() -> None:
+    streams = ("pure:snow", "outlier:fog/snow@0.005", "mixture:fog/snow@0.1", "mixture:fog/snow@0.5", "pure:snow#3")
+    numbers = [Measured("tent", stream, "all", 50.0) for stream in streams]
+    numbers += [Measured("mita", stream, "all", 50.0 + place) for place, stream in enumerate(streams)]
+    found = standing(numbers)["all"]
+    assert (found.pairs, found.difference) == (3, (1 + 3 + 4) / 3)
+    outliers = [replace(number, group="fog") for number in numbers if "fog" in number.stream]
+    assert standing(outliers)["A"].pairs == 3
+
+
 def test_what_the_paper_did_not_use_has_no_paper_columns() -> None:
     for data, stream in ((None, "pure:fog"), ("cifar10c", "pure:fog#3"), ("cifar10c", "pure:clean")):
         group = Scenario.parse(stream).shifts[0]
@@ -181,8 +191,8 @@ def test_tables_fit_the_terminal(width: int, parts: int) -> None:
 def test_mitas_standing_in_the_paper() -> None:
     found = standing(as_published("outlier"))
     assert found["all"].rival == "tea"
-    assert (found["all"].pairs, found["all"].wins) == (6, 6)
-    assert found["all"].signed_rank == pytest.approx(2 / 2**6)
+    assert (found["all"].pairs, found["all"].wins) == (5, 5)  # of the six pairs two are gaussian noise with outliers
+    assert found["all"].signed_rank == pytest.approx(2 / 2**5)
     assert found["A"].rival == "memo"
     differences = [4, -10, -6, 2, 8, 8]
     assert found["A"].difference == pytest.approx(sum(differences) / 6)

@@ -322,6 +322,16 @@ class Method(nn.Module, metaclass=_Sealed):
         settings = "".join(f", {key}={value!r}" for key, value in self.hyperparameters.items())
         return f"{type(self).__name__}({type(self.model).__name__}{settings})"
 
+    def count_moving(self) -> int:
+        """Return how many numbers in the weights adapt by a gradient.
+
+        Example:
+            >>> import midway
+            >>> midway.Tent(midway.models.create("resnet20")).count_moving()
+            1568
+        """
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
     def _moving_tensors(self) -> dict[str, Tensor]:
         moving = {name: p.detach() for name, p in self.named_parameters() if p.requires_grad}
         return moving | dict(self.named_buffers())

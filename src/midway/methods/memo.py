@@ -132,6 +132,10 @@ class MEMO(Method):
             return {"views": 64, "lr": 0.00025, "crop": "resize"}
         return {"views": 32, "lr": 0.005, "crop": "pad"}
 
+    def count_moving(self) -> int:
+        """Return the number of all weights: a copy of them moves for each image."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
     def step(self, images: Tensor) -> Tensor:
         """Adapt to each image from the source weights and answer it."""
         if None in (self.hyperparameters[name] for name in ("views", "lr", "crop")):

@@ -61,6 +61,10 @@ class Wrapper(Method):
         """Those of the inner method and the wrapper's own."""
         return self.method.hyperparameters | super().hyperparameters
 
+    def count_moving(self) -> int:
+        """Return what the inner method counts."""
+        return self.method.count_moving()
+
     def count(self, event: str, times: int = 1) -> None:
         """Add to a counter of the wrapper."""
         self.events[event] = self.events.get(event, 0) + times

@@ -144,7 +144,8 @@ def standing(numbers: Iterable[Measured], *, method: str = "mita") -> dict[str, 
     """Compare a method with the best of the others over streams and seeds: on outliers (A), on the rest (B), on all.
 
     Pure streams count under ``"all"``. Streams that a method lacks are left out for everybody. Seeds of one stream see
-    the same corruption and are no independent pairs: where there are several streams, the pairs are means over seeds.
+    the same corruption and are no independent pairs: where there are several streams, the pairs are means over seeds,
+    and over streams that show nearly the same images.
 
     Example:
         >>> from midway.report.paper_tables import standing
@@ -161,7 +162,7 @@ def standing(numbers: Iterable[Measured], *, method: str = "mita") -> dict[str, 
     for number in numbers:
         part = _part(number)
         by_part.setdefault(part, {}).setdefault(number.method, {})[number.stream, number.seed] = number.value
-    compared = {part: _aligned(rows) for part, rows in by_part.items() if method in rows and len(rows) > 1}
+    compared = {part: _aligned(rows, part) for part, rows in by_part.items() if method in rows and len(rows) > 1}
     return {part: compare_with_best(rows, method) for part, rows in compared.items() if rows[method]}
 
 
@@ -172,9 +173,9 @@ def _part(number: Measured) -> str:
     return "A" if number.group == shifts[0] else "B"
 
 
-def _aligned(rows: Mapping[str, Mapping[tuple[str, int], float]]) -> dict[str, list[float]]:
+def _aligned(rows: Mapping[str, Mapping[tuple[str, int], float]], part: str) -> dict[str, list[float]]:
     common = [place for place in next(iter(rows.values())) if all(place in row for row in rows.values())]
-    return {method: by_stream({place: row[place] for place in common}) for method, row in rows.items()}
+    return {method: by_stream({place: row[place] for place in common}, part=part) for method, row in rows.items()}
 
 
 def complexity_table(title: str, lines: Sequence[Line], *, notes: Sequence[str] = ()) -> Table:

@@ -15,6 +15,9 @@ CostKind = Literal["seconds", "gflops"]
 Place = tuple[str, int]
 """A stream and a seed."""
 
+FEW = 0.1
+"""Streams with at most this share of something else are nearly pure ones."""
+
 
 def scenario_of(stream: str) -> Scenario | None:
     """Read the name of a stream; None for one that is no scenario, such as a stream of the user's own.
@@ -155,8 +158,10 @@ def stand(results: Iterable[Result], *, part: str = "all") -> Standings:
     return Standings(tuple(places), tuple(standings), tuple(left_out))
 
 
-def by_stream(accuracies: Mapping[Place, float]) -> list[float]:
+def by_stream(accuracies: Mapping[Place, float], *, part: str = "all") -> list[float]:
     """Return what can be paired between methods: one value a stream, the mean over its seeds; of one stream, its seeds.
+
+    Streams that show nearly the same images count as one, such as a pure stream and one with a few outliers in it.
 
     Example:
         >>> from midway.report.standings import by_stream
@@ -164,11 +169,24 @@ def by_stream(accuracies: Mapping[Place, float]) -> list[float]:
         [61.0, 70.0]
         >>> by_stream({("pure:fog", 0): 60.0, ("pure:fog", 1): 62.0})
         [60.0, 62.0]
+        >>> by_stream({("pure:fog", 0): 60.0, ("outlier:frost/fog@0.005", 0): 62.0, ("pure:snow", 0): 70.0})
+        [61.0, 70.0]
     """
-    streams: dict[str, list[float]] = {}
-    for (stream, _), accuracy in accuracies.items():
-        streams.setdefault(stream, []).append(accuracy)
-    return list(accuracies.values()) if len(streams) == 1 else list(map(fmean, streams.values()))
+    alike: dict[str, dict[int, list[float]]] = {}
+    for (stream, seed), accuracy in accuracies.items():
+        kind = stream if part == "A" else _mostly(stream)
+        alike.setdefault(kind, {}).setdefault(seed, []).append(accuracy)
+    if len(alike) == 1:
+        return [fmean(values) for seeds in alike.values() for values in seeds.values()]
+    return [fmean(value for values in seeds.values() for value in values) for seeds in alike.values()]
+
+
+def _mostly(stream: str) -> str:
+    """Return the pure stream that shows nearly all the images of a stream, or the stream itself."""
+    scenario = scenario_of(stream)
+    if scenario is None or scenario.kind not in ("outlier", "mixture") or (scenario.amount or 1) > FEW:
+        return stream
+    return str(Scenario("pure", scenario.shifts[1:], severity=scenario.severity))
 
 
 def _common(rows: dict[str, dict[Place, Result]]) -> list[Place]:

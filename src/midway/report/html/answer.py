@@ -63,7 +63,9 @@ def find_winner(results: Sequence[Result], *, scope: str = "all streams", part: 
     second = others[0] if others else None
     lead = None
     if second is not None:
-        pairs = [by_stream(dict(zip(standings.places, each.accuracies, strict=True))) for each in (best, second)]
+        pairs = [
+            by_stream(dict(zip(standings.places, each.accuracies, strict=True)), part=part) for each in (best, second)
+        ]
         lead = compare_paired(*pairs, rival=second.label)
     return Winner(scope, best, second, source, lead, len(standings.places))
 
