@@ -83,9 +83,9 @@ GALLERY = (
     Picture(
         "motivation",
         "Why batches are not enough",
-        "The gain over the unadapted network: bars are means, dots are streams. On"
-        " images unlike the rest of their batch the methods gain less than half of what they gain on the rest, and in"
-        " some pairs they fall below the unadapted network; MITA is no exception there.",
+        "The gain over the unadapted network: bars are means, dots are streams. On images unlike the rest of their"
+        " batch methods with batch statistics gain less than half of what they gain on the rest, and in some pairs"
+        " they fall below the unadapted network; MITA is no exception there.",
         ("outlier", "mixture"),
         "motivation",
         otherwise=("mita",),

@@ -94,8 +94,8 @@ def test_where_mita_is_best_by_hand() -> None:
 
     rows = (("mita", row(False, True, True, True, True, True)), ("tent", row(True, False, False, False, False, False)))
     assert write_results.where_best(Table("", tuple(columns), rows)) == (
-        "Alone or level, MITA is best in 1 of 2 places; the paper has it best in 2, of which here in 1, "
-        "and not in fog of the outlier fog / snow."
+        "Alone or level, MITA is best in 1 of 2 places; of these methods the paper has it best in 2, "
+        "of which here in 1, and not in fog of the outlier fog / snow."
     )
     ours = tuple(column for column in columns if column.kind == "ours")
     alone = Table("", ours, (("mita", row(True, False, True)),))

@@ -9,8 +9,9 @@ import pytest
 import midway
 from midway.bench import load_plan
 from midway.bench.entries import Entry, SettingError, parse_entries
+from midway.cost import measure_cost
 from midway.methods.presets import PRESETS, preset
-from midway.testing import tiny_network
+from midway.testing import batches, tiny_network
 
 SEARCHED = [name for name in midway.methods.names() if name not in ("source", "memo")]
 
@@ -32,8 +33,20 @@ def test_what_is_said_wins_over_the_preset() -> None:
 
 
 @pytest.mark.parametrize("name", ["published", None])
-def test_the_published_preset_is_the_defaults(name: str | None) -> None:
-    assert repr(midway.adapt(tiny_network(), "tent", preset=name)) == repr(midway.adapt(tiny_network(), "tent"))
+@pytest.mark.parametrize("method", sorted({*midway.methods.names()} - {"mita"}))
+def test_the_published_preset_is_the_defaults(method: str, name: str | None) -> None:
+    assert repr(midway.adapt(tiny_network(), method, preset=name)) == repr(midway.adapt(tiny_network(), method))
+
+
+def test_mita_as_published_has_one_rate_a_longer_data_model_and_plain_steps() -> None:
+    mita = midway.adapt(tiny_network(), "mita", preset="published")
+    assert mita.hyperparameters["data_model_steps"] > mita.hyperparameters["predictor_steps"]
+    cost = measure_cost(mita, batches(1)[0], repeats=0)
+    backward = (1 + 4) * (1 + 2) + 1  # (N + N~) (T + 2) + Td
+    assert (cost.forward_passes, cost.backward_passes) == (backward + 1, backward)
+    assert isinstance(mita, midway.MITA)
+    assert mita.data_model_ada is not None
+    assert mita.data_model_ada.optimizer.param_groups[0]["lr"] == mita.hyperparameters["lr"]
 
 
 def test_what_cannot_be_had_is_said() -> None:

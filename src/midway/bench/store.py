@@ -115,14 +115,14 @@ class Record:
             raise StoreError(f"{where}: this result is not complete ({error!r}): mend or remove the line.") from error
 
 
-def read_records(folder: Path) -> list[Record]:
+def read_records(folder: Path | str) -> list[Record]:
     """Read every complete line of a store, also while a run is writing to it.
 
     Raises:
         FileNotFoundError: There is no store.
         StoreError: A line is damaged; the message has its number.
     """
-    path = folder / RESULTS
+    path = Path(folder) / RESULTS
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no results: there is no {RESULTS} in it.")
     complete = path.read_bytes().rpartition(b"\n")[0]

@@ -22,7 +22,7 @@ DataModel = Literal["persistent", "fresh", "same"]
 def data_ada(
     energy: EnergyModel, images: Tensor, *, steps: int, step_size: float, measure: Measure | None = None
 ) -> Walk:
-    """Algorithm 2: pull the data to the model, Td noiseless Langevin steps from the images themselves (eq. 9)."""
+    """Algorithm 2: pull the data to the model, Td noiseless Langevin steps from the images themselves (eq. 10)."""
     return langevin(energy, images, steps=steps, step_size=step_size, noise=0, measure=measure)
 
 
@@ -34,9 +34,9 @@ class MITA(Method):
     take Td steps down the data model's energy, and the predictor answers the moved images. Model adaptation always
     sees the original images, so moving them changes neither model's path.
 
-    The defaults come from the tuning corruptions. They differ from the paper's letter where that costs passes and buys
-    nothing: the data model is adapted further by one larger step instead of several small ones, and the chains' last
-    step shares the pass of the update; and where it does harm: images move by what they have (``data_measure``).
+    The defaults come from the tuning corruptions and differ from the paper's letter: the data model is adapted further
+    by one larger step instead of several small ones, the chains' last step shares the pass of the update, and images
+    move by what they have (``data_measure``). ``midway.adapt(model, "mita", preset="published")`` is the letter.
 
     Paper: Yuan et al., 2024.
 

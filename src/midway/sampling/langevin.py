@@ -51,7 +51,7 @@ def langevin(
         start: Images to start from; they are not changed.
         steps: Number of steps, T in the paper; 0 returns the start.
         step_size: Alpha in the paper.
-        noise: Standard deviation of the noise; None is the paper's sqrt(step_size), 0 a plain descent (eq. 9).
+        noise: Standard deviation of the noise; None is the paper's sqrt(step_size), 0 a plain descent (eq. 10).
         clip: Largest value of an entry of the gradient, either sign (the proximal steps of JEM++).
         clamp: Range the images are kept in after every step.
         measure: Changes every gradient, for example by weighing directions (``NaturalMeasure``).
