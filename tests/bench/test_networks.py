@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -79,7 +81,7 @@ def test_what_is_not_there_is_said(network: str, message: str) -> None:
 
 
 def test_a_function_that_returns_no_network_is_refused(file: Path) -> None:
-    with pytest.raises(TypeError, match=r"returned a int, not a torch\.nn\.Module"):
+    with pytest.raises(ValueError, match=r"returned a int, not a torch\.nn\.Module"):
         load_network(f"{file}:no_network", 10)
 
 
@@ -96,6 +98,23 @@ def test_other_code_is_another_network_and_folders_may_have_any_name(tmp_path: P
     assert after.key != before.key
     images = torch.rand(2, 3, 8, 8)
     assert load_network(after.network, 10)(images).isfinite().all()  # the new code, though the old was imported
+
+
+def test_code_that_the_file_imports_counts_as_well(tmp_path: Path) -> None:
+    (tmp_path / "my_arch.py").write_text(MINE)
+    (tmp_path / "entry.py").write_text("from my_arch import Mine\ndef mine():\n    return Mine()\n")
+    before = weights_of(f"{tmp_path / 'entry.py'}:mine")
+    assert weights_of(f"{tmp_path / 'entry.py'}:mine") == before
+    (tmp_path / "my_arch.py").write_text(MINE.replace("return self.layers(images)", "return -self.layers(images)"))
+    assert weights_of(f"{tmp_path / 'entry.py'}:mine") != before
+    del sys.modules["my_arch"]
+
+
+def test_lazy_layers_must_have_seen_an_image(tmp_path: Path) -> None:
+    (tmp_path / "lazy.py").write_text("from torch import nn\ndef mine():\n    return nn.LazyLinear(4)\n")
+    warnings.simplefilter("ignore")  # torch says that lazy layers are new
+    with pytest.raises(ValueError, match="lazy layers that have not seen an image"):
+        load_network(f"{tmp_path / 'lazy.py'}:mine", 10)
 
 
 def test_a_file_may_import_what_lies_beside_it_and_errors_in_it_are_named(tmp_path: Path) -> None:

@@ -274,6 +274,19 @@ def test_modules_with_methods_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mo
     del sys.modules["my_methods"]
 
 
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("my_methods.py", r"my_methods\.py is no name of a module: write my_methods"),
+        ("./here/my_methods.py", r"write my_methods"),
+        ("no_such_module", "No module named 'no_such_module': install it, or name a module that is there"),
+    ],
+)
+def test_modules_that_cannot_be_imported_are_named(module: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        cells(**{"import": module})
+
+
 def test_what_has_no_version_counts_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = """
         import midway
@@ -282,15 +295,22 @@ def test_what_has_no_version_counts_by_its_content(tmp_path: Path, monkeypatch: 
             about = About("own_content", "Own", "-", "none", "-", "-", "1 F")
         """
     (tmp_path / "own_content.py").write_text(textwrap.dedent(source))
+    (tmp_path / "own_derived.py").write_text(
+        "import own_content\nfrom midway.methods import About\nclass Derived(own_content.Own):\n"
+        "    about = About('own_derived', 'Own', '-', 'none', '-', '-', '1 F')\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
     registry.register(importlib.import_module("own_content").Own)
+    registry.register(importlib.import_module("own_derived").Derived)
     (before,) = cells(methods="own_content")
+    (derived,) = cells(methods="own_derived")
     assert before.content
     assert Cell.from_dict(before.to_dict()) == before
     with (tmp_path / "own_content.py").open("a") as file:
         file.write("# changed")
     assert cells(methods="own_content")[0].key != before.key
+    assert cells(methods="own_derived")[0].key != derived.key
 
     (tmp_path / "images" / "cat").mkdir(parents=True)
     (tmp_path / "images" / "cat" / "a.png").write_bytes(b"123")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from midway.bench import Cell, load_plan, read_records
 from midway.cli import app
+from midway.methods import registry
 from midway.tune import Score, plan
 from midway.tune import study as studies
 
@@ -87,6 +89,27 @@ def test_what_is_given_is_held_and_streams_can_be_chosen(tmp_path: Path) -> None
     planned = load_plan(tmp_path / "best.toml").methods
     assert planned[0].settings == {"steps": 2, "statistics": "kindred"}
     assert all(entry.settings.items() >= planned[0].settings.items() for entry in planned)
+
+
+def test_a_method_of_ones_own_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tuned_by_me.py").write_text(
+        "import midway\nfrom midway.methods import About, register\n"
+        "@register\nclass Mine(midway.Tent):\n"
+        '    """Is TENT.\n\n    Args:\n        lr: Step size.\n    """\n'
+        "    about = About('tuned_by_me', 'Mine', '-', 'batch', 'norm scales and shifts', 'before', '1 F + 1 B')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    with_import = ["--import", "tuned_by_me"]
+    assert "tuned_by_me" in runner.invoke(app, ["methods", *with_import]).output
+    assert "Step size" in runner.invoke(app, ["methods", "show", "tuned_by_me", *with_import]).output
+    command = ["tune", "tuned_by_me", *with_import, *SMALL, "--out", str(tmp_path / "out")]
+    answer = runner.invoke(app, command, catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    assert 'import = "tuned_by_me"' in (tmp_path / "out" / "best.toml").read_text()
+    assert len(read_records(tmp_path / "out" / "held_out")) == 4
+    del sys.modules["tuned_by_me"]
 
 
 def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.methods.memo import MEMO, marginal_entropy
-from midway.methods.per_image import UnsuitedError, run_by_image
+from midway.methods.per_image import UnsuitedError, Weights, weights_by_image
 from midway.methods.views import augmix_views, draw
 from midway.models import WideResNet
 from midway.sampling import Randomness
@@ -31,6 +31,12 @@ class PriorNorm(nn.Module):
             mean = share * self.layer.running_mean + (1 - share) * x.mean(dim=(0, 2, 3))
             var = share * self.layer.running_var + (1 - share) * x.var(dim=(0, 2, 3), correction=1 if self.prior else 0)
         return nn.functional.batch_norm(x, mean, var, self.layer.weight, self.layer.bias, eps=self.layer.eps)
+
+
+def run_by_image(network: nn.Module, weights: Weights, x: Tensor, *, source_share: float) -> Tensor:
+    with weights_by_image(network, weights, len(x), source_share=source_share):
+        logits: Tensor = network(x)
+    return logits
 
 
 def naive_memo(network: nn.Module, images: Tensor, *, views: int, lr: float, prior: float, steps: int = 1) -> Tensor:

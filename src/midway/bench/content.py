@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from midway import methods
 from midway.checksum import file_digest
+
+INSTALLED = {"site-packages", "dist-packages"}
 
 
 def digest(*parts: str) -> str:
@@ -17,21 +21,37 @@ def digest(*parts: str) -> str:
 
 
 def digest_of_method(name: str) -> str:
-    """Return the digest of the file that defines a method; nothing for midway's own, and where there is no file.
+    """Return the digest of the files that define a method and what it derives from; nothing for midway's own.
 
     Example:
         >>> from midway.bench.content import digest_of_method
         >>> digest_of_method("tent")
         ''
     """
-    method = methods.find(name)
-    if method.__module__.partition(".")[0] == "midway":
-        return ""
-    try:
-        path = inspect.getsourcefile(method)
-    except (OSError, TypeError):  # written at a prompt
-        return ""
-    return file_digest(Path(path))[:16] if path is not None and Path(path).is_file() else ""
+    files = source_files(methods.find(name).__mro__)
+    return file_digest(files[0])[:16] if len(files) == 1 else digest(*map(file_digest, files))
+
+
+def source_files(kinds: Iterable[object]) -> list[Path]:
+    """Return the files with the code of functions and classes, each once; installed packages have versions instead.
+
+    Example:
+        >>> import torch
+        >>> from midway.bench.content import source_files
+        >>> source_files([torch.nn.Linear, dict])
+        []
+    """
+    files: dict[Path, None] = {}
+    for kind in kinds:
+        if getattr(kind, "__module__", "").partition(".")[0] in {"midway", "torch", *sys.stdlib_module_names}:
+            continue
+        try:
+            path = inspect.getsourcefile(kind)  # type: ignore[arg-type]
+        except (OSError, TypeError):  # written at a prompt
+            continue
+        if path is not None and Path(path).is_file() and not INSTALLED & {*Path(path).parts}:
+            files[Path(path)] = None
+    return list(files)
 
 
 def digest_of_data(name: str, root: str | None) -> str:

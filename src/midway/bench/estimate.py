@@ -14,6 +14,7 @@ from midway.bench.cell import Cell
 from midway.bench.material import Material
 from midway.bench.work import make_method, using_threads
 from midway.methods import Method
+from midway.methods.parameters import first_weight
 
 PRICING_IMAGES = range(8, 41)
 """How many images a trial takes: the most, unless they are dear."""
@@ -53,7 +54,7 @@ def price(method: Method, images: Tensor) -> Price:
         method: The method as it begins a stream.
         images: A batch, of which a part is used.
     """
-    images = images.to(next(method.parameters(), images))
+    images = images.to(first_weight(method, images))
     rough = _seconds(lambda: method(images[:2])) / 2  # the first call is slower
     method.reset()
     count = min(max(int(PRICING_SECONDS / rough), PRICING_IMAGES[0]), PRICING_IMAGES[-1])

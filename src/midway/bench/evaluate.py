@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.methods import Method, Source
+from midway.methods.parameters import first_weight
 from midway.metrics import accuracy, accuracy_by_group, calibration_error, negative_log_likelihood
 from midway.streams import Batch, Stream
 
@@ -173,7 +174,7 @@ def answer(
         on_batch: Called after every batch with the accuracy so far.
         around_first: Makes a context for answering the first batch, to count what it costs.
     """
-    like = next(method.parameters(), torch.empty(0))
+    like = first_weight(method, torch.empty(0))
     logits, labels, groups, accuracies, seconds = [], [], [], [], []
     right = seen = 0
     for batch in stream:

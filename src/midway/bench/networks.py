@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ import torch
 from torch import nn
 
 import midway
+from midway.bench.content import source_files
 from midway.checksum import file_digest
 from midway.suggest import unknown
 
@@ -44,7 +44,9 @@ def load_network(name: str, classes: int) -> nn.Module:
             except Exception as error:
                 raise ValueError(f"network {name}: calling it failed ({type(error).__name__}: {error}).") from error
         if not isinstance(made, nn.Module):
-            raise TypeError(f"{name} returned a {type(made).__name__}, not a torch.nn.Module.")
+            raise ValueError(f"network {name}: it returned a {type(made).__name__}, not a torch.nn.Module.")
+        if any(nn.parameter.is_lazy(parameter) for parameter in made.parameters()):
+            raise ValueError(f"network {name}: it has lazy layers that have not seen an image; call it once.")
         return made.eval()
     architecture, at, file = name.partition("@")
     if at:
@@ -69,7 +71,9 @@ def weights_of(name: str) -> str:
     if (card := {card.name: card for card in midway.models.cards()}.get(name)) is not None:
         return card.sha256[:16]
     if (function := _function(name)) is not None:
-        return _digest(load_network(name, 0), inspect.getsourcefile(function))
+        network = load_network(name, 0)
+        kinds = [function, *dict.fromkeys(type(module) for module in network.modules())]
+        return _digest(network, source_files(kinds))
     architecture, at, file = name.partition("@")
     if at and architecture not in midway.models.ARCHITECTURES:
         raise ValueError(unknown("architecture", architecture, midway.models.ARCHITECTURES))
@@ -149,9 +153,11 @@ def _from_file(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def _digest(network: nn.Module, source: str | None) -> str:
-    """Return a checksum over all weights and buffers, their names, and the file with the code."""
-    found = hashlib.sha256(Path(source).read_bytes() if source is not None else b"")
+def _digest(network: nn.Module, sources: Iterable[Path]) -> str:
+    """Return a checksum over all weights and buffers, their names, and the files with the code."""
+    found = hashlib.sha256()
+    for source in sources:
+        found.update(source.read_bytes())
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,7 @@ class Grid:
         for key in content:
             if key not in _READERS:
                 raise PlanError(unknown("key", key, _READERS), key)
-        for module in _READERS["import"]("import", content.get("import", [])):
-            try:
-                importlib.import_module(module)
-            except ImportError as error:
-                raise PlanError(f"import: {error}: install it, or name a module that is there.", "import") from error
+        import_methods(_READERS["import"]("import", content.get("import", [])))
         read = {key: _READERS[key](key, value) for key, value in content.items() if key != "import"}
         read["methods"] = (*read.get("methods", ()), *read.pop("method", ()))
         if "scenarios" not in read and any(text.partition("@")[0] == "folder" for text in read.get("data", ())):
@@ -245,6 +242,30 @@ def _texts(key: str, value: Any) -> tuple[str, ...]:
 def _wholes(key: str, value: Any, least: int, most: int | None = None) -> tuple[int, ...]:
     found = value if isinstance(value, list | tuple) else (value,)
     return _some(key, tuple(_whole(key, each, least, most) for each in found))
+
+
+def import_methods(modules: Iterable[str]) -> None:
+    """Import modules that register methods of their own; those in the working directory are found as well.
+
+    Raises:
+        PlanError: One cannot be imported.
+
+    Example:
+        >>> from midway.bench.plan import import_methods
+        >>> import_methods(["my_methods.py"])
+        Traceback (most recent call last):
+        midway.bench.plan.PlanError: import: my_methods.py is no name of a module: write my_methods.
+    """
+    for module in modules:
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)
+        if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
+            right = Path(module).stem
+            raise PlanError(f"import: {module} is no name of a module: write {right}.", "import")
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise PlanError(f"import: {error}: install it, or name a module that is there.", "import") from error
 
 
 def _whole(key: str, value: Any, least: int, most: int | None = None) -> int:

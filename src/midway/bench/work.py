@@ -22,6 +22,7 @@ from midway.bench.material import Material
 from midway.bench.outcome import Failure, Outcome, environment
 from midway.cost import Cost, Memory, Passes, count_passes, watch_memory
 from midway.methods import Method
+from midway.methods.parameters import first_weight
 
 OnBatch = Callable[[Cell, int, int, float], None]
 """Told after every batch: the cell, batches done, batches in all, accuracy so far in percent."""
@@ -123,7 +124,7 @@ class _Counted:
 
     def __init__(self, method: Method) -> None:
         self.method = method
-        self.like = next(method.parameters(), torch.empty(0))
+        self.like = first_weight(method, torch.empty(0))
         self.passes, self.memory, self.seconds = Passes(), Memory(), 0.0
 
     def try_out(self, images: torch.Tensor) -> None:

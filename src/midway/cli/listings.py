@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from midway import methods, models
+from midway.bench.plan import import_methods
+from midway.cli.run import listed
 from midway.cli.terminal import terminal
 from midway.methods import describe
 
@@ -24,8 +26,10 @@ methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_
 def list_methods(
     context: typer.Context,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/methods.md.")] = False,
+    import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
 ) -> None:
     """List the methods: paper, paradigm, what each uses and aligns, what moves, cost in passes, needs."""
+    import_methods(listed(import_) or [])
     if context.invoked_subcommand is not None:
         return
     if markdown:
@@ -40,8 +44,12 @@ def list_methods(
 
 
 @methods_app.command("show")
-def show_method(name: Annotated[str, typer.Argument(help="A name that `midway methods` lists.")]) -> None:
+def show_method(
+    name: Annotated[str, typer.Argument(help="A name that `midway methods` lists.")],
+    import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
+) -> None:
     """Show what a method does, its hyper-parameters, their defaults and where they come from."""
+    import_methods(listed(import_) or [])
     method = methods.find(name)
     console = terminal()
     console.print(f"{method.about.title} ({method.about.paper})", style="bold", highlight=False, markup=False)

@@ -86,10 +86,10 @@ def run(
     """Compare methods, one cell a method, network, data set, scenario and seed; run it again to resume."""
     flags: dict[str, Any] = {
         "methods": methods,
-        "networks": _listed(networks),
-        "data": _listed(data),
+        "networks": listed(networks),
+        "data": listed(data),
         "root": None if root is None else str(root),
-        "scenarios": _listed(scenarios),
+        "scenarios": listed(scenarios),
         "severities": None if severities is None else list(parse_severities(severities)),
         "seeds": None if seeds is None else parse_wholes("seeds", seeds),
         "batch_sizes": None if batch_sizes is None else parse_wholes("batch-sizes", batch_sizes),
@@ -98,7 +98,7 @@ def run(
         "precision": precision,
         "device": device,
         "threads": threads,
-        "import": _listed(import_),
+        "import": listed(import_),
     }
     cells = _plan(plan, {key: value for key, value in flags.items() if value is not None})
     folder = out or Path("runs") / (plan.stem if plan else "run")
@@ -243,7 +243,13 @@ def _show(cells: Sequence[Cell], folder: Path, jobs: int) -> None:
     )
 
 
-def _listed(text: str | None) -> list[str] | None:
+def listed(text: str | None) -> list[str] | None:
+    """Read names with commas between them.
+
+    Example:
+        >>> listed("bn, tent"), listed(None)
+        (['bn', 'tent'], None)
+    """
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 

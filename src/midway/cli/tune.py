@@ -16,8 +16,9 @@ from midway.bench import LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
 from midway.bench.engines.ray import RayEngine
 from midway.bench.entries import Entry, parse_entries
+from midway.bench.plan import import_methods
 from midway.cli.progress import ProgressLine, RunProgress, in_words
-from midway.cli.run import EngineName
+from midway.cli.run import EngineName, listed
 from midway.cli.terminal import terminal
 from midway.report import write_report
 from midway.report.figures.style import save
@@ -64,10 +65,12 @@ def tune(
     ] = None,
     gpus_per_trial: Annotated[float | None, typer.Option(help="With Ray (default: 1 on cuda).")] = None,
     gain: Annotated[bool, typer.Option(help="Measure the gain on corruptions the search never saw.")] = True,
+    import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for what is found (default: runs/tune/METHOD).")] = None,
 ) -> None:
     """Search a method's hyper-parameters; the same command goes on where it was stopped, here or on other machines."""
     console = terminal()
+    import_methods(listed(import_) or [])
     entry = _one_entry(method)
     folder = out or Path("runs/tune") / entry.name
     streams = tuple(str(Scenario.parse(text.strip())) for text in scenarios.split(",") if text.strip())

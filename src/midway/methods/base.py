@@ -14,10 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from midway.methods.checks import check_answers, check_images, check_settings
-from midway.methods.copies import independent_copy, takes_channels_last, without_parallel
+from midway.methods.copies import (
+    in_evaluation_mode,
+    independent_copy,
+    kept_tensors,
+    takes_channels_last,
+    without_parallel,
+)
 from midway.methods.descent import descend
 from midway.methods.kinship import is_kindred, statistics_of
 from midway.methods.normalization import uses_batch_statistics
+from midway.methods.parameters import first_weight, refuse_half_precision
 from midway.methods.precision import weights_cast_anew
 from midway.methods.problem import Problem
 from midway.methods.space import SearchSpace, search_over
@@ -137,7 +144,7 @@ class Method(nn.Module, metaclass=_Sealed):
                 "for it: give it the plain network, and no statistics=."
             )
         self.channels_last = takes_channels_last(model)
-        self.model = independent_copy(model, self.memory_format).eval().requires_grad_(False)
+        self.model = in_evaluation_mode(independent_copy(model, self.memory_format)).requires_grad_(False)
         self.diagnostics: dict[str, float] = {}
         self.settled: dict[str, Any] = {}
         self._tried_shapes: set[tuple[int, ...]] = set()
@@ -175,9 +182,8 @@ class Method(nn.Module, metaclass=_Sealed):
         self._validate(images)
         with torch.inference_mode(False), torch.enable_grad(), weights_cast_anew():
             images = images.detach().clone() if images.is_inference() else images.detach()
-            images = images.contiguous(memory_format=self.memory_format)
             self._try_out(images)
-            logits = self.step(images)
+            logits = self.step(images.contiguous(memory_format=self.memory_format))
         return logits.detach().float()
 
     @classmethod
@@ -233,12 +239,23 @@ class Method(nn.Module, metaclass=_Sealed):
     @torch.inference_mode(False)
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go back to a snapshot."""
-        tensors = self._moving_tensors()
+        tensors, then = self._moving_tensors(), snapshot["tensors"]
         with torch.no_grad():
-            for name, value in snapshot["tensors"].items():
-                tensors[name].copy_(value)
+            for name in tensors.keys() | then.keys():
+                now, value = tensors.get(name), then.get(name)
+                if now is not None and value is not None and now.shape == value.shape:
+                    now.copy_(value)
+                else:
+                    self._exchange_buffer(name, capture(value))
         for name, value in snapshot["evolving"].items():
             put_back(self, name, value)
+
+    def _exchange_buffer(self, name: str, value: Tensor | None) -> Tensor | None:
+        """Exchange a buffer, of a network whose buffers come, go or change their size, and return the old one."""
+        owner, _, key = name.rpartition(".")
+        buffers = self.get_submodule(owner)._buffers
+        before, buffers[key] = buffers[key], value
+        return before
 
     @torch.inference_mode(False)
     def get_extra_state(self) -> dict[str, Any]:
@@ -280,13 +297,28 @@ class Method(nn.Module, metaclass=_Sealed):
         """
         if assign:
             raise ValueError("assign=True would part the optimiser from the weights it moves: leave it out.")
-        self._check_state(state_dict)
         before = capture(dict(super().state_dict()))
+        came = {
+            name: self._exchange_buffer(name, torch.empty_like(value))
+            for name, value in state_dict.items()
+            if name not in before and name in self._empty_buffers()
+        }
         try:
+            self._check_state(state_dict)
             return super().load_state_dict(state_dict, strict=strict)
         except Exception:
+            for name, value in came.items():
+                self._exchange_buffer(name, value)
             super().load_state_dict(before)
             raise
+
+    def _empty_buffers(self) -> set[str]:
+        return {
+            f"{prefix}.{key}".lstrip(".")
+            for prefix, module in self.named_modules()
+            for key, value in module._buffers.items()
+            if value is None
+        }
 
     def _check_state(self, theirs: Mapping[str, Any]) -> None:
         if "_extra_state" not in theirs:
@@ -310,12 +342,17 @@ class Method(nn.Module, metaclass=_Sealed):
         clone = self.__class__.__new__(self.__class__)
         memo[id(self)] = clone
         with torch.inference_mode(False):
+            memo.update(kept_tensors(self))
             clone.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return clone
 
     def train(self, mode: bool = True) -> Self:
         """Note the mode; the network inside stays as the method set it up, so ``eval()`` changes no answer."""
         self.training = mode
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Do nothing: what moves is the method's own business, and no gradient leaves it."""
         return self
 
     def __repr__(self) -> str:
@@ -339,6 +376,9 @@ class Method(nn.Module, metaclass=_Sealed):
     @torch.inference_mode(False)
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         """Move the evolving tensors and the source along when the module moves to a device or dtype."""
+        if self.count_moving():
+            wanted = fn(torch.empty(0, device=first_weight(self, torch.empty(0)).device))
+            refuse_half_precision({"what moves": nn.Parameter(wanted, requires_grad=False)})
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name in self.evolving:
             setattr(self, name, to_each_tensor(getattr(self, name), fn))
@@ -361,9 +401,25 @@ class Method(nn.Module, metaclass=_Sealed):
     def _try_out(self, images: Tensor) -> None:
         """See once for each shape whether the network takes such images, before anything moves."""
         few = images[:2]
-        if few.shape not in self._tried_shapes:
-            check_answers(self.model, few, len(images))
-            self._tried_shapes.add(few.shape)
+        if few.shape in self._tried_shapes:
+            return
+        try:
+            check_answers(self.model, few.contiguous(memory_format=self.memory_format), len(images))
+        except ValueError:
+            if not self.channels_last:
+                raise
+            self._lay_out(channels_last=False)  # a network may take only the plain layout: x.view(len(x), -1)
+            try:
+                check_answers(self.model, few.contiguous())
+            except ValueError:
+                self._lay_out(channels_last=True)
+                check_answers(self.model, few.contiguous(memory_format=self.memory_format), len(images))
+        self._tried_shapes.add(few.shape)
+
+    def _lay_out(self, *, channels_last: bool) -> None:
+        self.channels_last = channels_last
+        for network in self.children():
+            network.to(memory_format=self.memory_format)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)

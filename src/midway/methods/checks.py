@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from midway.methods.parameters import first_weight
 from midway.suggest import unknown
 
 LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine, normalised images are not
@@ -77,7 +78,7 @@ def check_images(images: Tensor, model: nn.Module) -> None:
         raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}.")
     if images.numel() == 0:
         raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
-    parameter = next(model.parameters(), images)
+    parameter = first_weight(model, images)
     if images.device != parameter.device:
         raise ValueError(f"images are on {images.device}, the model is on {parameter.device}: move one of them.")
     if images.dtype != parameter.dtype:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from midway.suggest import unknown
 
-SIDES = (32, 224, 64, 96, 128, 256, 299, 384)  # image sizes that networks are made for, the usual ones first
+USUAL = (32, 224, 28, 64, 96, 128, 256, 299, 384)
+SIDES = (*USUAL, *sorted({*range(8, 64), 112, 144, 160, 192, 240, 260, 300, 320, 380, 448, 480, 512} - {*USUAL}))
+"""Image sizes that networks are made for, the usual ones first."""
 
 
 def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
@@ -93,9 +95,10 @@ def features_and_logits(model: nn.Module, head: str, images: Tensor) -> tuple[Te
         (torch.Size([2, 64]), torch.Size([2, 10]))
     """
     seen: list[Tensor] = []
-    handle = model.get_submodule(head).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    layer = model.get_submodule(head)
+    handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:
-        logits: Tensor = model(images)
+        logits: Tensor = getattr(model, "_orig_mod", model)(images)  # a compiled network does not see new hooks
     finally:
         handle.remove()
     if not seen or seen[-1].shape[:-1] != (len(images),):
@@ -103,6 +106,11 @@ def features_and_logits(model: nn.Module, head: str, images: Tensor) -> tuple[Te
         raise ValueError(
             f"the layer '{head}' sees {shown} for {len(images)} images, not one vector an image: "
             "give head='...', the linear layer after the pooling."
+        )
+    if layer.out_features != logits.shape[1]:
+        raise ValueError(
+            f"the layer '{head}' has {layer.out_features} outputs, the model {logits.shape[1]} logits: "
+            "give head='...', the linear layer that makes the logits."
         )
     return seen[-1], logits
 
@@ -123,8 +131,9 @@ def _trial(model: nn.Module, linear: dict[str, nn.Linear]) -> tuple[Layers, Tens
 
     convolutions = {key: layer for key, layer in model.named_modules() if isinstance(layer, nn.Conv2d)}
     handles = [layer.register_forward_hook(note(key)) for key, layer in (linear | convolutions).items()]
+    plain_only = not first.weight.is_contiguous()  # in the faster layout not every network runs
     try:
-        with torch.no_grad(), _evaluation_mode(model):
+        with torch.no_grad(), _evaluation_mode(model), _plain_layout(model) if plain_only else nullcontext():
             for side in SIDES:
                 ran.clear()
                 try:
@@ -137,6 +146,15 @@ def _trial(model: nn.Module, linear: dict[str, nn.Linear]) -> tuple[Layers, Tens
         for handle in handles:
             handle.remove()
     return [], None
+
+
+@contextmanager
+def _plain_layout(model: nn.Module) -> Iterator[None]:
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    try:
+        yield
+    finally:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 @contextmanager

@@ -222,7 +222,7 @@ class KindredNorm(_BatchNorm):
         """Normalise each image by its kin."""
         if x.ndim < 2 or x.shape[1] != self.num_features:
             raise ValueError(f"expected {self.num_features} channels in dimension 1, got images {tuple(x.shape)}.")
-        if x.numel() == x.shape[1]:
+        if x.numel() == x.shape[1] and (self.source_mean is None or not self.prior):
             raise ValueError(f"expected more than 1 value per channel, got images {tuple(x.shape)}.")
         if not x.numel():
             return x.clone()

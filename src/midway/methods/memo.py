@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from midway.methods.base import About, Method
 from midway.methods.parameters import refuse_half_precision
-from midway.methods.per_image import UnsuitedError, run_by_image
+from midway.methods.per_image import UnsuitedError, weights_by_image
 from midway.methods.problem import Problem
 from midway.methods.space import Choice, Integers, LogUniform, search_over
 from midway.methods.views import Crop, augmix_views, draw
@@ -163,15 +163,18 @@ class MEMO(Method):
         weights = {
             name: values.detach().expand(count, *values.shape).requires_grad_()
             for name, values in self.model.named_parameters()
+            if values.is_floating_point()
         }
         for _ in range(self.steps):
-            logits = run_by_image(self.model, weights, batch, source_share=self.source_share)
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            loss = marginal_entropy(logits.unflatten(0, (count, -1)))
-            gradients = torch.autograd.grad(loss.sum(), list(weights.values()), materialize_grads=True)
+            with weights_by_image(self.model, weights, len(batch), source_share=self.source_share):
+                logits = self.model(batch)
+                logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+                loss = marginal_entropy(logits.unflatten(0, (count, -1)))
+                gradients = torch.autograd.grad(loss.sum(), list(weights.values()), materialize_grads=True)
             weights = self._descend_by_image(weights, gradients, loss)
-        with torch.no_grad():
-            return run_by_image(self.model, weights, images, source_share=self.source_share)
+        with torch.no_grad(), weights_by_image(self.model, weights, count, source_share=self.source_share):
+            answers: Tensor = self.model(images)
+        return answers
 
     def _descend_by_image(
         self, weights: dict[str, Tensor], gradients: tuple[Tensor, ...], loss: Tensor

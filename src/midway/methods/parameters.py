@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
@@ -58,6 +58,18 @@ def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
     return found
 
 
+def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
+    """Return the first floating-point parameter, whose type and device images must have; a model may have none.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.parameters import first_weight
+        >>> first_weight(torch.nn.Flatten(), torch.empty(0)).dtype
+        torch.float32
+    """
+    return next((parameter for parameter in model.parameters() if parameter.is_floating_point()), otherwise)
+
+
 def freeze_all_but(model: nn.Module, moving: dict[str, nn.Parameter]) -> list[nn.Parameter]:
     """Let gradients flow to these parameters alone and return them as a list for the optimiser.
 
@@ -71,6 +83,7 @@ def freeze_all_but(model: nn.Module, moving: dict[str, nn.Parameter]) -> list[nn
         >>> len(freeze_all_but(model, norm_affine(model))), model[0].weight.requires_grad
         (2, False)
     """
+    moving = {name: parameter for name, parameter in moving.items() if parameter.is_floating_point()}
     refuse_half_precision(moving)
     model.requires_grad_(False)
     for parameter in moving.values():

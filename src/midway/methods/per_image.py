@@ -171,16 +171,18 @@ def _spread(vectors: Tensor, groups: Tensor) -> Tensor:
 # ---- weights ---------------------------------------------------------------------------------------------------------
 
 
-def run_by_image(model: nn.Module, weights: Weights, x: Tensor, *, source_share: float) -> Tensor:
-    """Run a network on copies of images, image after image in ``x``, each with its own weights and statistics.
+@contextmanager
+def weights_by_image(model: nn.Module, weights: Weights, size: int, *, source_share: float) -> Iterator[None]:
+    """Let a network run on copies of images, image after image, each with its own weights and statistics.
 
     Where all images have the same weights (a tensor expanded over the images), the convolutions run as one batch, and
-    the gradients still come out image by image.
+    the gradients still come out image by image. Gradients are to be taken within the block as well: a network that
+    saves memory runs its layers again for them.
 
     Args:
         model: Its layers must be in evaluation mode; its own weights are not used.
-        weights: Every parameter of the network, (images, *shape).
-        x: (images times copies, channels, height, width).
+        weights: Every floating-point parameter of the network, (images, *shape).
+        size: Length of the batches in the block, images times copies.
         source_share: Weight of the source's statistics in BatchNorm layers.
 
     Raises:
@@ -189,18 +191,18 @@ def run_by_image(model: nn.Module, weights: Weights, x: Tensor, *, source_share:
 
     Example:
         >>> import torch
-        >>> from midway.methods.per_image import run_by_image
+        >>> from midway.methods.per_image import weights_by_image
         >>> network = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False))
-        >>> weights = {"0.weight": torch.tensor([[[2.0]], [[3.0]]])}
-        >>> run_by_image(network, weights, torch.ones(4, 1), source_share=0).flatten().tolist()
+        >>> with weights_by_image(network, {"0.weight": torch.tensor([[[2.0]], [[3.0]]])}, 4, source_share=0):
+        ...     network(torch.ones(4, 1)).flatten().tolist()
         [2.0, 2.0, 3.0, 3.0]
     """
     images = len(next(iter(weights.values())))
     if images == 1:
-        with statistics_by_image(model, 1, source_share=source_share):
-            own = {name: values[0] for name, values in weights.items()}
-            result: Tensor = torch.func.functional_call(model, own, (x,))
-        return result
+        own = {name: values[0] for name, values in weights.items()}
+        with statistics_by_image(model, 1, source_share=source_share), _other_weights(model, own):
+            yield
+        return
     unseen = set(weights)
     exchanged: list[nn.Module] = []
     with statistics_by_image(model, images, source_share=source_share, weights=weights) as seen:
@@ -212,22 +214,41 @@ def run_by_image(model: nn.Module, weights: Weights, x: Tensor, *, source_share:
                     raise UnsuitedError(f"{name} shares its weights with another layer")
                 if not mine or isinstance(layer, _BatchNorm):
                     continue
-                if rule is None:
+                if rule is None or not set(mine) <= {"weight", "bias"} or layer._forward_pre_hooks:
                     raise UnsuitedError(f"{name} ({type(layer).__name__})")
                 layer.forward = partial(
-                    _by_image, rule, layer, {key: weights[full] for key, full in mine.items()}, len(x), unseen, mine
+                    _by_image, rule, layer, {key: weights[full] for key, full in mine.items()}, size, unseen, mine
                 )
                 exchanged.append(layer)
             # The network's own weights are out of reach: a use behind a layer's back fails instead of going unseen.
             hidden = {name: values.new_empty((0,) * (values.ndim - 1)) for name, values in weights.items()}
-            result = torch.func.functional_call(model, hidden, (x,))
+            with _other_weights(model, hidden):
+                yield
         finally:
             for layer in exchanged:
                 del layer.forward
     unseen -= {f"{name}.{key}" for name in seen for key in ("weight", "bias")}
     if unseen:
         raise UnsuitedError(", ".join(sorted(unseen)))
-    return result
+
+
+@contextmanager
+def _other_weights(model: nn.Module, weights: Weights) -> Iterator[None]:
+    """Exchange the weights of a network; what has several names in it is exchanged under all of them, once."""
+    given = {id(parameter): weights[name] for name, parameter in model.named_parameters() if name in weights}
+    own = [
+        (module._parameters, key, parameter)
+        for module in model.modules()
+        for key, parameter in module._parameters.items()
+        if parameter is not None
+    ]
+    try:
+        for parameters, key, parameter in own:
+            parameters[key] = given.get(id(parameter), parameter)  # type: ignore[assignment]
+        yield
+    finally:
+        for parameters, key, parameter in own:
+            parameters[key] = parameter
 
 
 def _by_image(

@@ -87,6 +87,9 @@ class Wrapper(Method):
         prefix = "method."
         self.method._check_state({k.removeprefix(prefix): v for k, v in theirs.items() if k.startswith(prefix)})
 
+    def _try_out(self, images: Tensor) -> None:
+        self.method._try_out(images)
+
     def _moving_tensors(self) -> dict[str, Tensor]:
         return {}  # they are the inner method's
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import midway
 from midway.tune.findings import Findings
 from midway.tune.search import Search
 
@@ -42,7 +43,9 @@ def held_out_plan(search: Search, findings: Findings) -> str:
     ]
     if default is not None and best.settings == default.settings:
         lines.append("# The defaults are the best so far.")
+    module = midway.methods.find(search.method).__module__
     plan: dict[str, Any] = {
+        "import": None if module.partition(".")[0] == "midway" else module,
         "networks": search.network,
         "data": search.data,
         "root": search.root,

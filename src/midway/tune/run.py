@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -11,6 +12,7 @@ from contextlib import suppress
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+import midway
 from midway.bench.engines.ray import RayEngine, refuse_what_fits_nowhere
 from midway.bench.material import Material
 from midway.tune.findings import Findings, TrialRecord
@@ -108,7 +110,7 @@ def _on_cluster(study: Any, task: Task, ends: float, jobs: int, on_trial: OnTria
     with cluster.connected() as ray:
         refuse_what_fits_nowhere(ray, needs)
         work = ray.remote(num_cpus=needs["CPU"], num_gpus=needs["GPU"], max_retries=cluster.retries)(_work)
-        left = [work.remote(*task, ends - time.monotonic()) for _ in range(jobs)]
+        left = [work.remote(*task, ends - time.monotonic(), _module(task)) for _ in range(jobs)]
         try:
             while left:
                 done, left = ray.wait(left, timeout=POLL_SECONDS)
@@ -153,12 +155,18 @@ def _over_processes(study: Any, task: Task, ends: float, jobs: int, on_trial: On
 
 
 def _start(task: Task, ends: float) -> SpawnProcess:
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(*task, ends - time.monotonic()))
+    arguments = (*task, ends - time.monotonic(), _module(task))
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=arguments)
     process.start()
     return process
 
 
-def _serve(search: Search, storage: str, trials: int, seconds: float) -> None:
+def _module(task: Task) -> str:
+    """Say where the method is defined, for processes that do not know it yet."""
+    return midway.methods.find(task[0].method).__module__
+
+
+def _serve(search: Search, storage: str, trials: int, seconds: float, module: str) -> None:
     """Work on a study as long as whoever started this process lives."""
 
     def stop(number: int, frame: object) -> None:
@@ -167,13 +175,21 @@ def _serve(search: Search, storage: str, trials: int, seconds: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, stop)
     parent = os.getppid()
-    _work(search, storage, trials, seconds, lambda: os.getppid() == parent)
+    _work(search, storage, trials, seconds, module, lambda: os.getppid() == parent)
 
 
-def _work(search: Search, storage: str, trials: int, seconds: float, wanted: Callable[[], bool] = lambda: True) -> None:
+def _work(
+    search: Search,
+    storage: str,
+    trials: int,
+    seconds: float,
+    module: str,
+    wanted: Callable[[], bool] = lambda: True,
+) -> None:
     """Work on a study until it has enough trials, the time is up, or nobody wants it any more."""
     from midway.tune import study as studies
 
+    importlib.import_module(module)
     ends, material = time.monotonic() + seconds, Material()
     with suppress(KeyboardInterrupt), studies.quiet(), studies.open_storage(storage) as opened:
         study = studies.open_study(search, opened, material)
