@@ -106,6 +106,16 @@ class Script(Method):
         return {"well": logits, "nan": logits * float("nan"), "uniform": 0.01 * logits}[kind]
 
 
+def test_rollbacks_are_counted_across_episodes(sharp_network: Callable[..., nn.Module]) -> None:
+    network, images = sharp_network(100, norm="group"), batches(1, size=48)[0]
+    episodes = midway.Episodic(midway.Guarded(Script(network, script=("uniform",))))
+    for batch in (1, 2, 3):
+        episodes(images)
+        assert episodes.diagnostics["rollbacks"] == batch
+    episodes.reset()
+    assert episodes.diagnostics == {}
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [("one class", "few_classes"), ("certain", "entropy"), ("uniform", "entropy"), ("nan", "not_finite")],

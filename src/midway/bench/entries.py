@@ -117,6 +117,8 @@ def _entry(node: ast.expr, text: str) -> Entry:
     for keyword in node.keywords:
         if keyword.arg is None:
             raise ValueError(_not_understood(text))
+        if keyword.arg in settings:
+            raise ValueError(f"{node.func.id}: {keyword.arg} is given twice.")
         try:
             settings[keyword.arg] = ast.literal_eval(keyword.value)
         except ValueError:

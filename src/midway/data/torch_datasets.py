@@ -66,6 +66,8 @@ def from_dataset(
         class_names: The classes in label order; read off the data set (``features`` or ``classes``) if left out.
         size: Side in pixels; the size of the first image if left out.
 
+    Images of one channel become three equal ones: a network of one takes the first, ``x[:, :1]``.
+
     Raises:
         ValueError: The data set is empty, or an item is not an image with a label, or values lie outside [0, 1].
 
@@ -127,11 +129,19 @@ def _labels(dataset: Any) -> NDArray[np.int64]:
     columns = getattr(dataset, "column_names", None)
     key = next((key for key in LABEL_KEYS if isinstance(columns, list) and key in columns), None)
     if key is not None:
-        return np.asarray(list(dataset[key]), dtype=np.int64)
+        return _whole_numbers(list(dataset[key]))
     targets = getattr(dataset, "targets", None)
     if targets is not None and len(targets) == len(dataset) and not getattr(dataset, "target_transform", None):
-        return np.asarray(targets, dtype=np.int64)
-    return np.asarray([int(_image_and_label(dataset[place])[1]) for place in range(len(dataset))], dtype=np.int64)
+        return _whole_numbers(targets)
+    return _whole_numbers([_image_and_label(dataset[place])[1] for place in range(len(dataset))])
+
+
+def _whole_numbers(labels: Any) -> NDArray[np.int64]:
+    found = np.asarray([label.item() if hasattr(label, "item") else label for label in labels])
+    if found.dtype.kind not in "biuf" or not np.array_equal(found, found.astype(np.int64)):
+        wrong = next(label for label in found.tolist() if not isinstance(label, int))
+        raise ValueError(f"labels must be whole numbers, 0 for the first class, got {wrong!r}: number the classes.")
+    return found.astype(np.int64)
 
 
 def _class_names(dataset: Any, labels: NDArray[np.int64]) -> tuple[str, ...]:

@@ -184,6 +184,12 @@ class Method(nn.Module, metaclass=_Sealed):
             images = images.detach().clone() if images.is_inference() else images.detach()
             self._try_out(images)
             logits = self.step(images.contiguous(memory_format=self.memory_format))
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images):
+            shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise TypeError(
+                f"{type(self).__name__}.step must return logits ({len(images)}, classes) for {len(images)} images, "
+                f"it returned {shown}."
+            )
         return logits.detach().float()
 
     @classmethod

@@ -18,7 +18,7 @@ LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]; a little overshoot is fine,
 
 
 def check_settings(method: type, settings: Mapping[str, Any]) -> None:
-    """Refuse hyper-parameters that a method does not have, and what is no number where it wants one.
+    """Refuse hyper-parameters that a method does not have, and what is no number, pair or truth where it wants one.
 
     Raises:
         TypeError: Which one, and what would be right.
@@ -45,15 +45,28 @@ def check_settings(method: type, settings: Mapping[str, Any]) -> None:
         if name not in known:
             raise TypeError(unknown(f"hyper-parameter of {method.__name__}", name, list(known)[2:]))
         annotation = known[name].annotation
-        wanted = (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")).split(" | ")[0]
-        if value is None or wanted not in ("int", "float"):
-            continue
-        if isinstance(value, bool | str) or not isinstance(value, Real):
-            raise TypeError(f"{name} must be a number, got {value!r}.")
-        if wanted == "int" and not isinstance(value, Integral):
-            raise TypeError(f"{name} must be a whole number, got {value!r}.")
-        if not math.isfinite(value):
-            raise ValueError(f"{name} must be a finite number, got {value!r}.")
+        kinds = (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")).split(" | ")
+        if not (value is None and "None" in kinds):
+            _check_kind(name, value, kinds[0])
+
+
+def _check_kind(name: str, value: Any, wanted: str) -> None:
+    """Refuse what is not of a kind, for the kinds that are told apart here."""
+    if wanted == "bool" and not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
+    if wanted == "tuple[float, float]":
+        if not isinstance(value, tuple | list) or len(value) != 2:
+            raise TypeError(f"{name} must be two numbers, such as (0.9, 0.999), got {value!r}.")
+        for number in value:
+            _check_kind(name, number, "float")
+    if wanted not in ("int", "float"):
+        return
+    if isinstance(value, bool | str) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    if wanted == "int" and not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, got {value!r}.")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}.")
 
 
 def check_images(images: Tensor, model: nn.Module) -> None:

@@ -33,5 +33,8 @@ class Episodic(Wrapper):
 
     def step(self, images: Tensor) -> Tensor:
         """Forget everything, then adapt and answer."""
+        events = dict(self.method.events) if isinstance(self.method, Wrapper) else {}
         self.method.reset()
+        if isinstance(self.method, Wrapper):
+            self.method.events |= events  # what it counted is no part of what it learnt
         return self.method.step(images)

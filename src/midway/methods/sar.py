@@ -96,8 +96,10 @@ class SAR(Method):
             raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
         if lr is not None and lr < 0:
             raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
-        if isinstance(exclude, str):
-            raise TypeError(f"exclude must be a tuple of names, got {exclude!r}: write ({exclude!r},).")
+        if exclude is not None and not isinstance(exclude, tuple | list):
+            raise TypeError(f"exclude must be a tuple of names, got {exclude!r}: write ({str(exclude)!r},).")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}.")
         if exclude is None:
             self.settled["exclude"] = exclude = last_stage(self.model)
         self.margin, self.steps, self.predict = margin, steps, predict

@@ -103,6 +103,8 @@ class ModelAda:
                 "langevin_step_size and langevin_noise must be 0 or more, "
                 f"got {langevin_step_size} and {langevin_noise}."
             )
+        if langevin_clip is not None and langevin_clip <= 0:
+            raise ValueError(f"langevin_clip must be above 0, or None, got {langevin_clip}.")
         self.energy = energy
         self.optimizer = torch.optim.Adam(parameters, lr=lr, betas=betas)
         self.buffer = buffer
