@@ -59,9 +59,8 @@ def test_how_the_stream_is_cut_does_not_matter() -> None:
 
 def test_closed_form_of_three_moves_by_hand() -> None:
     layer = nn.BatchNorm1d(1)
-    move_statistics(
-        layer, Moments(torch.tensor([[10.0], [20.0], [30.0]]), torch.tensor([[4.0], [4.0], [8.0]]), 5), [0.5, 0.25, 0.1]
-    )
+    moments = Moments(torch.tensor([[10.0], [20.0], [30.0]]), torch.tensor([[4.0], [4.0], [8.0]]), 5)
+    move_statistics(layer, [moments], [0.5, 0.25, 0.1])
     mean, var = 0.0, 1.0
     for momentum, m, v in ((0.5, 10, 5), (0.25, 20, 5), (0.1, 30, 10)):  # variances times 5 / 4
         mean, var = (1 - momentum) * mean + momentum * m, (1 - momentum) * var + momentum * v
@@ -69,6 +68,19 @@ def test_closed_form_of_three_moves_by_hand() -> None:
     assert layer.running_var is not None
     assert layer.running_mean.item() == pytest.approx(mean)
     assert layer.running_var.item() == pytest.approx(var)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_layer_that_runs_twice_follows_twice(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    def recurrent() -> nn.Sequential:
+        layers = list(tiny_network().children())
+        return nn.Sequential(*layers[:5], layers[4], *layers[5:])  # the second norm layer again
+
+    monkeypatch.setattr(dua, "NUMBERS_AT_ONCE", at_once * 8 * 3 * 16 * 16)
+    stream = batches(2)
+    method = DUA(recurrent(), copies=8)
+    for images, expected in zip(stream, naive_dua(recurrent(), stream, 8, 100), strict=True):
+        torch.testing.assert_close(method(images), expected, rtol=1e-3, atol=1e-4)
 
 
 class Activated(nn.BatchNorm2d):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import torch
@@ -149,35 +150,38 @@ class DUA(Method):
             self.model(copies)
         momenta = [self.momentum * self.decay ** (self.adapted_images + i + 1) + self.floor for i in range(len(images))]
         sound = torch.ones(len(images), dtype=torch.bool, device=images.device)
-        for moments in seen.values():  # what is not finite would stay in the running statistics
+        for moments in itertools.chain(*seen.values()):  # what is not finite would stay in the running statistics
             sound &= moments.finite
         self.count("images_left_out", int((~sound).sum()))
         followed = [momentum for momentum, good in zip(momenta, sound.tolist(), strict=True) if good]
-        for name, (mean, variance, values) in seen.items():
-            move_statistics(self.model.get_submodule(name), Moments(mean[sound], variance[sound], values), followed)
+        for name, uses in seen.items():
+            good = [Moments(mean[sound], variance[sound], values) for mean, variance, values in uses]
+            move_statistics(self.model.get_submodule(name), good, followed)
         self.adapted_images += len(images)
 
 
-def move_statistics(layer: nn.Module, moments: Moments, momenta: list[float]) -> None:
+def move_statistics(layer: nn.Module, uses: list[Moments], momenta: list[float]) -> None:
     """Let a layer's running statistics follow images one after the other, r <- (1 - m_i) r + m_i s_i, in closed form.
 
-    As in training, the variance is the unbiased estimate.
+    As in training, the variance is the unbiased estimate, and a layer that runs several times follows each time.
 
     Example:
         >>> import torch
         >>> from midway.methods.dua import move_statistics
         >>> from midway.methods.per_image import Moments
         >>> layer = torch.nn.BatchNorm1d(1)
-        >>> move_statistics(layer, Moments(torch.tensor([[4.0], [8.0]]), torch.ones(2, 1), 100), [0.5, 0.5])
+        >>> move_statistics(layer, [Moments(torch.tensor([[4.0], [8.0]]), torch.ones(2, 1), 100)], [0.5, 0.5])
         >>> layer.running_mean  # 0 -> 2 -> 5
         tensor([5.])
     """
     if not isinstance(layer.running_mean, Tensor) or not isinstance(layer.running_var, Tensor):
         return
     rest, shares = 1.0, []
-    for momentum in reversed(momenta):
+    for momentum in reversed([momentum for momentum in momenta for _ in uses]):
         shares.append(rest * momentum)
         rest *= 1 - momentum
-    weights = moments.mean.new_tensor(shares[::-1])
-    layer.running_mean.mul_(rest).add_(weights @ moments.mean)
-    layer.running_var.mul_(rest).add_(weights @ moments.unbiased_variance)
+    means = torch.stack([moments.mean for moments in uses], dim=1).flatten(0, 1)  # image by image, use by use
+    variances = torch.stack([moments.unbiased_variance for moments in uses], dim=1).flatten(0, 1)
+    weights = means.new_tensor(shares[::-1])
+    layer.running_mean.mul_(rest).add_(weights @ means)
+    layer.running_var.mul_(rest).add_(weights @ variances)

@@ -51,7 +51,7 @@ class Moments(NamedTuple):
 @contextmanager
 def statistics_by_image(
     model: nn.Module, images: int, *, source_share: float, weights: Weights | None = None
-) -> Iterator[dict[str, Moments]]:
+) -> Iterator[dict[str, list[Moments]]]:
     """Let BatchNorm layers normalise each image's copies by their own statistics, mixed with the source's.
 
     No gradient flows through the statistics. As in training, a variance that joins the source's is the unbiased
@@ -64,7 +64,7 @@ def statistics_by_image(
         weights: Scales and shifts of each image; the layers' own where left out.
 
     Yields:
-        A dictionary that fills with the statistics of the copies, by the name of the layer.
+        A dictionary that fills with the statistics of the copies, by the name of the layer, one for each time it runs.
 
     Raises:
         UnsuitedError: A layer computes in a way of its own and cannot tell several images apart.
@@ -76,10 +76,10 @@ def statistics_by_image(
         >>> with torch.no_grad(), statistics_by_image(network, 2, source_share=0) as seen:
         ...     network(torch.tensor([[1.0], [3.0], [10.0], [30.0]])).round().flatten().tolist()
         [-1.0, 1.0, -1.0, 1.0]
-        >>> seen["0"].mean.flatten().tolist()
+        >>> seen["0"][0].mean.flatten().tolist()
         [2.0, 20.0]
     """
-    seen: dict[str, Moments] = {}
+    seen: dict[str, list[Moments]] = {}
     exchanged: list[nn.Module] = []
     try:
         for name, layer in model.named_modules():
@@ -128,11 +128,12 @@ def _batch_norm(
     images: int,
     source_share: float,
     weights: Weights,
-    seen: dict[str, Moments],
+    seen: dict[str, list[Moments]],
     x: Tensor,
 ) -> Tensor:
-    seen[name] = _moments(x, images)
-    mean, variance = _mixture(layer, seen[name], source_share)
+    moments = _moments(x, images)
+    seen.setdefault(name, []).append(moments)
+    mean, variance = _mixture(layer, moments, source_share)
     scale = (variance + layer.eps).rsqrt()
     if layer.affine:
         scale = scale * weights.get(f"{name}.weight", layer.weight)
@@ -144,12 +145,13 @@ def _batch_norm(
 
 
 def _homemade_batch_norm(
-    layer: _BatchNorm, name: str, source_share: float, seen: dict[str, Moments], x: Tensor
+    layer: _BatchNorm, name: str, source_share: float, seen: dict[str, list[Moments]], x: Tensor
 ) -> Tensor:
     """Let the layer compute in its own way, with the mixture in place of the source's statistics."""
-    seen[name] = _moments(x, 1)
+    moments = _moments(x, 1)
+    seen.setdefault(name, []).append(moments)
     source = layer.running_mean, layer.running_var
-    mean, variance = _mixture(layer, seen[name], source_share)
+    mean, variance = _mixture(layer, moments, source_share)
     try:
         layer.running_mean, layer.running_var = mean[0].to(x.dtype), variance[0].to(x.dtype)
         result: Tensor = type(layer).forward(layer, x)
