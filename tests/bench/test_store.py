@@ -96,7 +96,7 @@ def test_a_repetition_that_fails_hides_no_result(tmp_path: Path) -> None:
 def test_a_line_torn_at_any_byte_is_recovered(tmp_path: Path) -> None:
     whole = filled(tmp_path)
     last = whole.rindex(b"\n", 0, -1) + 1
-    for cut in [*range(last + 1, len(whole) - 1, 37), len(whole) - 1]:
+    for cut in [*range(last + 1, len(whole) - 1, 37), len(whole) - 2]:
         (tmp_path / "results.jsonl").write_bytes(whole[:cut])
         assert len(read_records(tmp_path)) == 2  # a reader leaves the file alone
         with Store(tmp_path) as store:
@@ -114,6 +114,25 @@ def test_a_line_torn_at_any_byte_is_recovered(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         assert store.torn
         assert len(store.records) == 3
+
+
+def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
+    whole = filled(tmp_path)
+    (tmp_path / "results.jsonl").write_bytes(whole[:-1])  # as some editors leave a file
+    assert len(read_records(tmp_path)) == 3
+    with Store(tmp_path) as store:
+        assert not store.torn
+        assert store.has(outcome(2).cell)
+    assert (tmp_path / "results.jsonl").read_bytes() == whole
+
+
+def test_nothing_is_cut_off_where_something_else_is_wrong(tmp_path: Path) -> None:
+    lines = filled(tmp_path).splitlines()
+    for content in (b"garbage\n" + lines[1][:-20], b"somebody else's notes"):
+        (tmp_path / "results.jsonl").write_bytes(content)
+        with pytest.raises(StoreError, match="Nothing was changed"):
+            Store(tmp_path)
+        assert (tmp_path / "results.jsonl").read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from midway.bench import Cell, load_plan, read_records
 from midway.cli import app
 from midway.methods import registry
+from midway.report.stored_run import read_run
 from midway.tune import Score, plan
 from midway.tune import study as studies
 
@@ -59,6 +61,22 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
     assert again.exit_code == 0
     assert "trial 0" not in again.output  # nothing is left to do
     assert json.loads((tmp_path / "study.json").read_text()) == found
+
+
+def test_what_was_the_best_before_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = itertools.count(60)
+    monkeypatch.setattr(studies, "score", lambda *_, **__: Score(float(next(values)), {}, {}))  # each better
+    settings = []
+    for trials in ("2", "3"):
+        command = ["tune", "tent", *SMALL[:4], "--trials", trials, "--out", str(tmp_path)]
+        assert runner.invoke(app, command, catch_exceptions=False).exit_code == 0
+        settings.append(load_plan(tmp_path / "best.toml").methods[-1].settings)
+    assert settings[0] != settings[1]
+    assert len(read_records(tmp_path / "held_out")) == 6
+    (comparison,) = read_run(tmp_path).comparisons
+    assert len(comparison.results) == 4
+    tuned = [result for result in comparison.results if result.label == "tent, tuned"]
+    assert [result.hyperparameters["lr"] for result in tuned] == [settings[1]["lr"]] * 2
 
 
 def test_a_gain_that_cannot_be_measured_costs_neither_settings_nor_page(

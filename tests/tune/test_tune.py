@@ -250,9 +250,9 @@ def test_two_processes_share_a_study_and_a_killed_one_is_replaced(
         while not killed and not over.wait(0.005):
             running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
             for owner in [each.user_attrs["process"] for each in running if "process" in each.user_attrs][:1]:
-                time.sleep(0.05)  # in the midst of its work: whoever dies writing blocks the journal for half a minute
+                time.sleep(0.05)  # in the midst of its work
                 with contextlib.suppress(ProcessLookupError):  # it ended first
-                    os.kill(int(owner.rpartition(":")[2]), signal.SIGKILL)
+                    os.kill(int(owner.split(":")[1]), signal.SIGKILL)
                     killed.append(owner)
 
     killer = threading.Thread(target=kill_one)

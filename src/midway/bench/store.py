@@ -115,6 +115,14 @@ class Record:
             raise StoreError(f"{where}: this result is not complete ({error!r}): mend or remove the line.") from error
 
 
+def _is_record(line: bytes) -> bool:
+    try:
+        Record.from_line(line, "")
+    except StoreError:
+        return False
+    return True
+
+
 def read_records(folder: Path | str) -> list[Record]:
     """Read every complete line of a store, also while a run is writing to it.
 
@@ -125,8 +133,8 @@ def read_records(folder: Path | str) -> list[Record]:
     path = Path(folder) / RESULTS
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no results: there is no {RESULTS} in it.")
-    complete = path.read_bytes().rpartition(b"\n")[0]
-    lines = complete.split(b"\n") if complete else []
+    *lines, tail = path.read_bytes().split(b"\n")
+    lines += [tail] if _is_record(tail) else []
     return [Record.from_line(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
@@ -190,13 +198,24 @@ class Store:
             raise
 
     def _recover(self) -> None:
-        """Cut off a last line that has no end: the run that wrote it was killed within it."""
+        """Cut off a last line that has no end: the run that wrote it was killed within it.
+
+        One that is whole but for its end was written by hand, and is ended.
+        """
         content = self.path.read_bytes()
         whole = content.rfind(b"\n") + 1
-        if whole < len(content):
+        tail = content[whole:]
+        if not tail:
+            return
+        read_records(self.folder)  # damage elsewhere is said before anything is changed
+        if _is_record(tail):
+            os.write(self._file, b"\n")
+        elif not whole and not tail.startswith(b"{"):
+            raise StoreError(f"{self.path} holds no results of midway: choose another --out. Nothing was changed.")
+        else:
             os.ftruncate(self._file, whole)
-            os.fsync(self._file)
             self.torn = True
+        os.fsync(self._file)
 
     def has(self, cell: Cell, *, predictions: bool = False) -> bool:
         """Tell whether a cell is finished, with its predictions if they are wanted; failed cells are not."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from dataclasses import replace
@@ -28,6 +27,7 @@ from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
 from midway.tune import SCENARIOS, Findings, Search, TrialRecord, held_out_plan
 from midway.tune import tune as search_for
+from midway.tune.passwords import without_password
 
 
 def tune(
@@ -100,7 +100,7 @@ def tune(
     except KeyboardInterrupt:
         console.print("Stopped. Every finished trial is kept; the same command goes on from there.")
         raise typer.Exit(130) from None
-    command = without_passwords(shlex.join(["midway", *sys.argv[1:]]))
+    command = shlex.join(["midway", *map(without_password, sys.argv[1:])])
     found = replace(found, command=command)
     found.save(folder / STUDY)
     _show(console, found)
@@ -127,19 +127,6 @@ def tune(
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
     if problem is not None:
         raise problem
-
-
-def without_passwords(command: str) -> str:
-    """Hide the passwords of addresses: a command is kept in files that people share.
-
-    Example:
-        >>> from midway.cli.tune import without_passwords
-        >>> without_passwords("midway tune tent --storage postgresql://ann:secret@host/name")
-        'midway tune tent --storage postgresql://ann:***@host/name'
-        >>> without_passwords("midway tune tent --storage 'postgresql://host/name?password=secret&user=ann'")
-        "midway tune tent --storage 'postgresql://host/name?password=***&user=ann'"
-    """
-    return re.sub(r"(password=)[^&\s']+", r"\1***", re.sub(r"(://[^:/@\s]*):[^/\s]*@", r"\1:***@", command))
 
 
 def _one_entry(text: str) -> Entry:

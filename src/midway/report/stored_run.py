@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from midway.bench import Comparison, Record, gather, read_records
+from midway.bench import Cell, Comparison, Record, gather, read_records
 from midway.bench.store import RESULTS
 from midway.tune.findings import Findings
 
@@ -81,10 +82,26 @@ def read_run(path: Path) -> StoredRun:
 
 
 def search_run(folder: Path, found: Findings) -> StoredRun:
-    """Make a run of what a search found and of its gain on other streams, as far as that was measured."""
+    """Make a run of what a search found and of its gain on other streams, as far as that was measured.
+
+    What was the best before the search went on is not shown: to choose by other streams is not to measure on them.
+    """
     measured = folder / HELD_OUT
     records = read_records(measured) if (measured / RESULTS).is_file() else []
+    records = [record for record in records if _is_of(record.cell, found)]
     return replace(stored_run(folder.resolve().name, records, folder=folder), search=found)
+
+
+def _is_of(cell: Cell, found: Findings) -> bool:
+    """Tell whether a cell measures the gain of a search as it is now: its defaults or its best, on its data."""
+    shared = ("data", "images", "batch_size", "seed")
+    if any(key in found.search and getattr(cell, key) != found.search[key] for key in shared):
+        return False
+    chosen = dict(found.search.get("held", {}))
+    if cell.label != f"{found.method}, defaults":
+        chosen |= found.best.settings if found.count("complete") else found.defaults
+    plain = json.loads(json.dumps(dict(cell.settings)))
+    return bool(plain == plain | json.loads(json.dumps(chosen)))
 
 
 def stored_run(

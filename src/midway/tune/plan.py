@@ -57,16 +57,21 @@ def held_out_plan(search: Search, findings: Findings) -> str:
         "device": search.device,
         "threads": search.threads,
     }
-    lines += [f"{key} = {to_toml(value)}" for key, value in plan.items() if value is not None]
-    lines += ["", *_table(search.method, "defaults", search.held)]
+    rows = {f"{search.method}, defaults": dict(search.held)}
     if default is None or best.settings != default.settings:
-        lines += ["", *_table(search.method, "tuned", {**search.held, **best.settings})]
+        rows[f"{search.method}, tuned"] = {**search.held, **best.settings}
+    if any(value is None for settings in rows.values() for value in settings.values()):  # TOML has no None
+        plan["methods"] = ", ".join(_call(search.method, settings | {"label": row}) for row, settings in rows.items())
+    lines += [f"{key} = {to_toml(value)}" for key, value in plan.items() if value is not None]
+    if "methods" not in plan:
+        for row, settings in rows.items():
+            table = {"name": search.method, "label": row, **settings}
+            lines += ["", "[[method]]", *(f"{name} = {to_toml(value)}" for name, value in table.items())]
     return "\n".join(lines) + "\n"
 
 
-def _table(method: str, which: str, settings: Mapping[str, Any]) -> list[str]:
-    head = ["[[method]]", f"name = {to_toml(method)}", f"label = {to_toml(f'{method}, {which}')}"]
-    return head + [f"{name} = {to_toml(value)}" for name, value in settings.items() if value is not None]
+def _call(method: str, settings: Mapping[str, Any]) -> str:
+    return f"{method}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
 def to_toml(value: Any) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +18,6 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("searching needs Optuna: pip install 'midway[tune]'.", name="optuna") from error
 import numpy as np
 from optuna.distributions import BaseDistribution
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from midway.bench.entries import SettingError
@@ -28,6 +25,9 @@ from midway.bench.material import Material
 from midway.methods.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.streams import Stream
 from midway.tune.findings import Findings, TrialRecord
+from midway.tune.journal import open_journal
+from midway.tune.passwords import hide_in, without_password
+from midway.tune.processes import fate_of, this_process
 from midway.tune.score import score
 from midway.tune.search import Search
 
@@ -42,6 +42,9 @@ ATTEMPTS = 3
 
 HEARTBEAT_SECONDS = 30
 """How often a process that uses a database says that it lives; four times that and its trial is given to others."""
+
+PATIENCE = 20
+"""How many times as long as the longest trial one may run of which nothing can be seen."""
 
 OnTrial = Callable[[TrialRecord], None]
 STATES = {
@@ -118,39 +121,38 @@ def open_storage(text: str) -> Iterator[optuna.storages.BaseStorage]:
             ``postgresql://user:password@host/name``.
 
     Raises:
-        ValueError: It cannot be opened; the message does not show the password.
+        ValueError: It cannot be opened, or is damaged; the message does not show the password.
     """
     if "://" not in text:
         path = Path(text).expanduser()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            backend = JournalFileBackend(str(path))
+            storage = open_journal(path)
         except OSError as error:
             raise ValueError(f"the storage {path} cannot be written to ({error.strerror}): choose another.") from error
-        yield optuna.storages.JournalStorage(backend)
+        yield storage
         return
     url = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", text)  # the driver that midway[tune] brings
     try:
         with _experimental():
-            storage = optuna.storages.RDBStorage(
+            database = optuna.storages.RDBStorage(
                 url,
                 heartbeat_interval=HEARTBEAT_SECONDS,
                 grace_period=4 * HEARTBEAT_SECONDS,
                 heartbeat_stale_trial_callback=_try_again,
             )
     except ImportError as error:
-        raise ValueError(f"{_without_password(text)} needs a driver that is not installed: {error}.") from error
+        raise ValueError(f"{without_password(text)} needs a driver that is not installed: {error}.") from error
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"the storage {_without_password(text)} cannot be opened: {_without_password(reason)}. "
-            "Is the server running, does the database exist?"
+            f"the storage {without_password(text)} cannot be opened: {hide_in(reason, text)}. "
+            "Is the server running, does the database exist, is the file whole?"
         ) from error
     try:
-        yield storage
+        yield database
     finally:
-        storage.remove_session()
-        storage.engine.dispose()
+        database.remove_session()
+        database.engine.dispose()
 
 
 def open_study(search: Search, storage: optuna.storages.BaseStorage, material: Material) -> optuna.Study:
@@ -211,6 +213,9 @@ def run_trials(
             for number in begun:
                 _try_again(study, study.get_trials(deepcopy=False)[number], count=False)
             raise
+        except ValueError:
+            if not any(study.get_trials(deepcopy=False)[number].state.is_finished() for number in begun):
+                raise  # else somebody took this process for dead and queued its trial again
         if on_trial is not None:
             for number in begun:
                 on_trial(record_of(study.get_trials(deepcopy=False)[number]))
@@ -218,8 +223,7 @@ def run_trials(
 
 def _objective(trial: Trial, search: Search, streams: Sequence[Stream], material: Material) -> float:
     """Score one setting; the running means decide whether it is worth going on."""
-    trial.set_user_attr("process", f"{socket.gethostname()}:{os.getpid()}")
-    settings = {name: suggest(trial, name, space) for name, space in search.space.items()}
+    trial.set_user_attr("process", this_process())
 
     def on_round(done: int, rounds: int, mean: float) -> None:
         trial.report(mean, done)
@@ -227,6 +231,7 @@ def _objective(trial: Trial, search: Search, streams: Sequence[Stream], material
             raise optuna.TrialPruned(f"below the median after {done} of {rounds} rounds")
 
     try:
+        settings = {name: suggest(trial, name, space) for name, space in search.space.items()}
         found = score(search.cells(settings), streams, material, on_round=on_round)
     except SettingError as error:  # a combination that makes no sense: the sampler learns to avoid it
         trial.set_user_attr("failure", f"refused: {error}")
@@ -252,16 +257,19 @@ def taken(trials: Sequence[FrozenTrial]) -> int:
 def give_up_the_dead(study: optuna.Study) -> None:
     """Mark trials of processes of this machine that are no more as failed, and queue their settings again.
 
-    Of other machines a database knows by heartbeats, and does the same.
+    Of other machines a database knows by heartbeats, and does the same; and what takes very much longer than any trial
+    did is given up wherever it runs.
     """
-    host = socket.gethostname()
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+    trials = study.get_trials(deepcopy=False)
+    longest = max((trial.duration for trial in trials if trial.duration is not None), default=timedelta(days=1))
+    for trial in trials:
+        if trial.state != TrialState.RUNNING:
+            continue
         process = str(trial.user_attrs.get("process", ""))
-        where, _, number = process.rpartition(":")
-        lost = where == host and not _is_alive(int(number))
-        started = trial.datetime_start or datetime.now()
-        never_began = not process and datetime.now() - started > timedelta(minutes=1)
-        if lost or never_began:
+        fate = fate_of(process) if process else "unknown"
+        patience = max(PATIENCE * longest, timedelta(minutes=10)) if process else timedelta(minutes=1)
+        forgotten = datetime.now() - (trial.datetime_start or datetime.now()) > patience
+        if fate == "dead" or (fate == "unknown" and forgotten):
             with suppress(ValueError):  # another process was faster
                 study.tell(trial.number, state=TrialState.FAIL)
                 _try_again(study, trial)
@@ -280,16 +288,6 @@ def _try_again(study: optuna.Study, trial: FrozenTrial, *, count: bool = True) -
 
 def _retried(trials: Sequence[FrozenTrial]) -> set[int]:
     return {trial.user_attrs["retry_of"] for trial in trials if "retry_of" in trial.user_attrs}
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 # ---- plain data ------------------------------------------------------------------------------------------------------
@@ -338,10 +336,6 @@ def _experimental() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield
-
-
-def _without_password(text: str) -> str:
-    return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
 
 
 @contextmanager
