@@ -116,6 +116,14 @@ def test_a_line_torn_at_any_byte_is_recovered(tmp_path: Path) -> None:
         assert len(store.records) == 3
 
 
+def test_damaged_answers_are_named(tmp_path: Path) -> None:
+    (tmp_path / "answers.npz").write_bytes(b"PK\x03\x04 and no more")
+    filled(tmp_path)
+    record = replace(read_records(tmp_path)[0], predictions="answers.npz")
+    with pytest.raises(StoreError, match=r"answers.npz is damaged .*: remove it, then run the plan again"):
+        load_predictions(tmp_path, record)
+
+
 def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
     whole = filled(tmp_path)
     (tmp_path / "results.jsonl").write_bytes(whole[:-1])  # as some editors leave a file

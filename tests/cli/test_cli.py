@@ -114,3 +114,6 @@ def test_an_unknown_method_stops_the_demo_before_any_work(tmp_path: Path) -> Non
     answer = runner.invoke(app, ["demo", "--methods", "tent,mitta", "--out", str(tmp_path / "never")])
     assert isinstance(answer.exception, ValueError)
     assert not (tmp_path / "never").exists()
+    (tmp_path / "file").write_text("")
+    answer = runner.invoke(app, ["demo", "--out", str(tmp_path / "file")])
+    assert "file is a file: name a folder" in str(answer.exception)

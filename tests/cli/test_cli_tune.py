@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from midway.bench import Cell, load_plan, read_records
@@ -19,6 +20,7 @@ from midway.tune import study as studies
 
 runner = CliRunner()
 SMALL = ["--images", "120", "--batch-size", "60", "--trials", "6"]
+ONE = ["--scenarios", "pure:spatter"]
 
 
 @pytest.fixture(autouse=True)
@@ -63,12 +65,60 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "study.json").read_text()) == found
 
 
+def test_streams_without_an_outlier_are_left_out_of_the_gain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "HELD_OUT", ("pure:fog", "outlier:fog/snow@0.001"))  # of 120 images none is an outlier
+    answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    assert load_plan(tmp_path / "best.toml").scenarios == ("pure:fog",)
+    assert "there are no outliers in outlier:fog/snow@0.001: left out" in (tmp_path / "best.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--address", "auto"], "--address is for clusters: add --engine ray"),
+        (["--gpus-per-trial", "1"], "--gpus-per-trial is for clusters"),
+        (["--device", "cuda"], "--device: torch finds no GPU here"),
+        (["--data", "pacs", "--root", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_said_before_the_search(tmp_path: Path, flags: list[str], message: str) -> None:
+    if "cuda" in flags and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    answer = runner.invoke(app, ["tune", "tent", *SMALL, *flags, "--out", str(tmp_path / "out")])
+    assert answer.exit_code == 1
+    assert message in str(answer.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_while_the_gain_is_measured_keeps_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("midway.cli.tune.measure_gain", interrupted)
+    answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)])
+    assert answer.exit_code == 130
+    assert "Stopped while the gain was measured" in answer.output
+    assert 'id="search"' in (tmp_path / "report.html").read_text()
+
+
+def test_another_search_does_not_take_the_place_of_one(tmp_path: Path) -> None:
+    command = ["tune", "tent", *SMALL, *ONE, "--no-gain", "--out", str(tmp_path)]
+    assert runner.invoke(app, command, catch_exceptions=False).exit_code == 0
+    found = (tmp_path / "study.json").read_bytes()
+    answer = runner.invoke(app, [*command, "--seed", "1"])
+    assert "has what another search found (tent-" in str(answer.exception)
+    assert (tmp_path / "study.json").read_bytes() == found
+
+
 def test_what_was_the_best_before_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = itertools.count(60)
     monkeypatch.setattr(studies, "score", lambda *_, **__: Score(float(next(values)), {}, {}))  # each better
     settings = []
     for trials in ("2", "3"):
-        command = ["tune", "tent", *SMALL[:4], "--trials", trials, "--out", str(tmp_path)]
+        command = ["tune", "tent", *SMALL[:4], *ONE, "--trials", trials, "--out", str(tmp_path)]
         assert runner.invoke(app, command, catch_exceptions=False).exit_code == 0
         settings.append(load_plan(tmp_path / "best.toml").methods[-1].settings)
     assert settings[0] != settings[1]
@@ -82,11 +132,11 @@ def test_what_was_the_best_before_is_not_shown(tmp_path: Path, monkeypatch: pyte
 def test_a_gain_that_cannot_be_measured_costs_neither_settings_nor_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "HELD_OUT", ("pure:fog", "outlier:fog/snow@0.001"))  # of 120 images none is an outlier
-    answer = runner.invoke(app, ["tune", "tent", *SMALL, "--out", str(tmp_path)])
+    monkeypatch.setattr(plan, "HELD_OUT", ("pure:fog", "pure:nonsense"))
+    answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)])
     assert isinstance(answer.exception, ValueError)
-    assert "the gain cannot be measured: cells failed, see " in str(answer.exception)
-    assert len(load_plan(tmp_path / "best.toml").methods) == 2
+    assert "nonsense" in str(answer.exception)
+    assert "tent, tuned" in (tmp_path / "best.toml").read_text()
     assert 'id="search"' in (tmp_path / "report.html").read_text()
 
 
@@ -122,7 +172,7 @@ def test_a_method_of_ones_own_is_imported(tmp_path: Path, monkeypatch: pytest.Mo
     with_import = ["--import", "tuned_by_me"]
     assert "tuned_by_me" in runner.invoke(app, ["methods", *with_import]).output
     assert "Step size" in runner.invoke(app, ["methods", "show", "tuned_by_me", *with_import]).output
-    command = ["tune", "tuned_by_me", *with_import, *SMALL, "--out", str(tmp_path / "out")]
+    command = ["tune", "tuned_by_me", *with_import, *SMALL, *ONE, "--out", str(tmp_path / "out")]
     answer = runner.invoke(app, command, catch_exceptions=False)
     assert answer.exit_code == 0, answer.output
     assert 'import = "tuned_by_me"' in (tmp_path / "out" / "best.toml").read_text()

@@ -121,7 +121,7 @@ def _entry(node: ast.expr, text: str) -> Entry:
             raise ValueError(f"{node.func.id}: {keyword.arg} is given twice.")
         try:
             settings[keyword.arg] = ast.literal_eval(keyword.value)
-        except ValueError:
+        except (ValueError, TypeError):
             written = ast.unparse(keyword.value)
             raise ValueError(f"{node.func.id}: {keyword.arg}={written} is no plain value; quote words.") from None
     label = settings.pop("label", None)

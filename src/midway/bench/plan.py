@@ -239,6 +239,10 @@ def _texts(key: str, value: Any) -> tuple[str, ...]:
     return _some(key, tuple(found))
 
 
+def _names(key: str, value: Any) -> tuple[str, ...]:
+    return _texts(key, [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value)
+
+
 def _wholes(key: str, value: Any, least: int, most: int | None = None) -> tuple[int, ...]:
     found = value if isinstance(value, list | tuple) else (value,)
     return _some(key, tuple(_whole(key, each, least, most) for each in found))
@@ -260,12 +264,15 @@ def import_methods(modules: Iterable[str]) -> None:
         if (here := str(Path.cwd())) not in sys.path:
             sys.path.append(here)
         if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
-            right = Path(module).stem
+            right = Path(module).stem.lstrip(".")
             raise PlanError(f"import: {module} is no name of a module: write {right}.", "import")
         try:
             importlib.import_module(module)
         except ImportError as error:
             raise PlanError(f"import: {error}: install it, or name a module that is there.", "import") from error
+        except Exception as error:  # whatever the code of somebody else raises
+            said = f"{type(error).__name__}: {error}"
+            raise PlanError(f"import: {module} cannot be imported ({said}): mend it.", "import") from error
 
 
 def _whole(key: str, value: Any, least: int, most: int | None = None) -> int:
@@ -320,10 +327,10 @@ def _method_tables(key: str, value: Any) -> tuple[Entry, ...]:
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "methods": _methods,
     "method": _method_tables,
-    "networks": _texts,
-    "data": _texts,
+    "networks": _names,
+    "data": _names,
     "root": _text,
-    "scenarios": _texts,
+    "scenarios": _names,
     "severities": lambda key, value: _wholes(key, value, 1, 5),
     "seeds": lambda key, value: _wholes(key, value, 0),
     "batch_sizes": lambda key, value: _wholes(key, value, 1, LARGEST_BATCH),
@@ -332,5 +339,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "precision": _text,
     "device": _text,
     "threads": lambda key, value: _whole(key, value, 1),
-    "import": _texts,
+    "import": _names,
 }

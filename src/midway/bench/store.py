@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -309,8 +311,15 @@ def load_predictions(folder: Path, record: Record) -> dict[str, NDArray[Any]]:
 
     Raises:
         FileNotFoundError: They were not kept.
+        StoreError: They are damaged.
     """
     if record.predictions is None or not (folder / record.predictions).is_file():
         raise FileNotFoundError(f"{folder} has no predictions of {record.cell}: run it with --keep-predictions.")
-    with np.load(folder / record.predictions, allow_pickle=False) as file:
-        return dict(file)
+    try:
+        with (folder / record.predictions).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return dict(file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+        raise StoreError(
+            f"{folder / record.predictions} is damaged ({error}): remove it, then run the plan again with "
+            "--keep-predictions."
+        ) from error

@@ -27,6 +27,8 @@ def demo(
     console = terminal()
     console.print("Comparing methods on corrupted CIFAR-10 (embedded network and images) ...")
     chosen = [name.strip() for name in methods.split(",") if name.strip()] or None
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out: {out} is a file: name a folder.")
     with ProgressLine(console) as progress:
         comparison = run_demo(methods=chosen, images=images, budget_seconds=budget, seed=seed, on_progress=progress)
     stopped = STOPPED in comparison.settings

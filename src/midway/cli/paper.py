@@ -23,6 +23,7 @@ from midway.bench.networks import load_network
 from midway.bench.suites import Suite, suite
 from midway.cli.progress import ProgressLine, RunProgress
 from midway.cli.report import report_records
+from midway.cli.run import check_data, check_device
 from midway.cli.terminal import terminal
 from midway.report import to_rich
 from midway.report.common_seeds import UNEQUAL, common_seeds
@@ -80,6 +81,7 @@ def paper_table(
         given |= {"precision": precision != "float32", "device": device != "auto", "threads": threads != 1}
         if strange := [f"--{name}" for name, is_given in given.items() if is_given]:
             raise ValueError(f"{', '.join(strange)}: the complexity table is of one batch on one core, leave it out.")
+        folder.mkdir(parents=True, exist_ok=True)  # what cannot be written to is better known before than after
         made = _complexity(console, data, root, network, rows, images or batch_size)
         _show(console, made, folder)
         return
@@ -98,6 +100,7 @@ def paper_table(
         threads=threads,
     )
     stopped = False
+    check_device(grid.cells())
     with Store(folder) as store:
         fitted = _fitted(console, grid, store, budget, jobs) if budget else None
         if fitted is not None:
@@ -106,6 +109,7 @@ def paper_table(
                 grid, methods=kept, images=fitted.images if fitted.images < fitted.available else grid.images
             )
         cells = grid.cells()
+        check_data([cell for cell in cells if not store.has(cell)])
         try:
             with RunProgress(console, jobs) as progress:
                 run(cells, store, LocalEngine(jobs=jobs), command=_command(), watcher=progress)

@@ -103,19 +103,20 @@ def run(
     cells = _plan(plan, {key: value for key, value in flags.items() if value is not None})
     folder = out or Path("runs") / (plan.stem if plan else "run")
     processes = jobs or _sensible_jobs(cells)
-    if dry_run:
-        _show(cells, folder, processes)
-        return
     on_cluster = {"--address": address, "--cpus-per-cell": cpus_per_cell, "--gpus-per-cell": gpus_per_cell}
     if engine is EngineName.ray:
         if jobs is not None:
             raise ValueError("--jobs is for the local engine: Ray runs what fits, see --cpus-per-cell.")
-        cluster = RayEngine(address=address, cpus_per_cell=cpus_per_cell, gpus_per_cell=gpus_per_cell)
-        _run(cells, folder, cluster, cluster.slots(cells), keep_predictions=keep_predictions, wait=wait)
     elif given := [flag for flag, value in on_cluster.items() if value is not None]:
         raise ValueError(f"{given[0]} is for clusters: add --engine ray.")
     else:
-        _check_device(cells)
+        check_device(cells)
+    if dry_run:
+        _show(cells, folder, processes, predictions=keep_predictions)
+    elif engine is EngineName.ray:
+        cluster = RayEngine(address=address, cpus_per_cell=cpus_per_cell, gpus_per_cell=gpus_per_cell)
+        _run(cells, folder, cluster, cluster.slots(cells), keep_predictions=keep_predictions, wait=wait)
+    else:
         _run(cells, folder, LocalEngine(jobs=processes), processes, keep_predictions=keep_predictions, wait=wait)
 
 
@@ -135,14 +136,14 @@ def _plan(path: Path | None, flags: dict[str, Any]) -> list[Cell]:
         raise
 
 
-def _check_data(cells: Sequence[Cell]) -> None:
+def check_data(cells: Sequence[Cell]) -> None:
     """Load each data set once before anything begins: what is missing is said now, not cell by cell."""
     material = Material()
     for cell in {(cell.data, cell.root, cell.size): cell for cell in cells}.values():
         material.data_set(cell)
 
 
-def _check_device(cells: Sequence[Cell]) -> None:
+def check_device(cells: Sequence[Cell]) -> None:
     """Refuse a GPU that is not there."""
     if any(cell.device.startswith("cuda") for cell in cells) and not torch.cuda.is_available():
         raise ValueError(
@@ -157,7 +158,7 @@ def _run(cells: Sequence[Cell], folder: Path, engine: Engine, jobs: int, *, keep
         if store.torn:
             console.print("The last line of the store was torn off by a kill; its cell is run again.")
         _tell_of_other_results(console, store, cells)
-        _check_data([cell for cell in cells if not store.has(cell)])
+        check_data([cell for cell in cells if not store.has(cell)])
         try:
             with RunProgress(console, jobs) as progress:
                 tally = run_cells(
@@ -217,12 +218,13 @@ def _tell_of_other_results(console: Console, store: Store, cells: Sequence[Cell]
             console.print(f"Finished cells ran with {part} {found}, this is {here[part]}: last digits may differ.")
 
 
-def _show(cells: Sequence[Cell], folder: Path, jobs: int) -> None:
+def _show(cells: Sequence[Cell], folder: Path, jobs: int, *, predictions: bool) -> None:
     """Print the cells, which are done, and how long the others would take."""
     console = terminal()
     done = set()
     if (folder / RESULTS).is_file():
-        done = {record.cell.key for record in read_records(folder) if record.result is not None}
+        records = [record for record in read_records(folder) if record.result is not None]
+        done = {record.cell.key for record in records if record.predictions or not predictions}
     table = Table("method", "network", "data", "scenario", "seed", "batch", "key", "estimate", box=None)
     total = 0.0
     estimate = Estimate()

@@ -17,7 +17,7 @@ from midway.bench.engines.ray import RayEngine
 from midway.bench.entries import Entry, parse_entries
 from midway.bench.plan import import_methods
 from midway.cli.progress import ProgressLine, RunProgress, in_words
-from midway.cli.run import EngineName, listed
+from midway.cli.run import EngineName, check_data, check_device, listed
 from midway.cli.terminal import terminal
 from midway.report import write_report
 from midway.report.figures.style import save
@@ -88,6 +88,18 @@ def tune(
         device=device,
         threads=threads,
     )
+    on_cluster = {"--address": address, "--gpus-per-trial": gpus_per_trial}
+    if engine is EngineName.local:
+        if given := [flag for flag, value in on_cluster.items() if value is not None]:
+            raise ValueError(f"{given[0]} is for clusters: add --engine ray.")
+        check_device(search.cells({}))
+        check_data(search.cells({}))
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / STUDY).is_file() and (other := Findings.load(folder / STUDY).study) != search.name:
+        raise ValueError(
+            f"{folder} has what another search found ({other}; this one is {search.name}): choose another --out, "
+            f"or remove {folder / STUDY}."
+        )
     seconds = read_duration(timeout) if timeout else float("inf")
     cluster = RayEngine(address=address, gpus_per_cell=gpus_per_trial) if engine is EngineName.ray else None
     where = storage or str(folder / "study.journal")
@@ -111,6 +123,7 @@ def tune(
         save(draw_importance(found.importance), folder / "importance")
     console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / STUDY}", soft_wrap=True)
     problem: ValueError | None = None
+    stopped = False
     if running := found.count("running"):
         console.print(f"Still running elsewhere: {running}. Run this again for the final word.")
     elif found.best.settings == found.defaults:
@@ -121,12 +134,17 @@ def tune(
             console.print(f"On corruptions the search never saw: {measured}", highlight=False, soft_wrap=True)
         except ValueError as error:  # what was found is worth a page all the same
             problem = error
+        except KeyboardInterrupt:
+            console.print("Stopped while the gain was measured; the same command goes on from there.")
+            stopped = True
     if failed := found.count("failed"):
         console.print(f"{failed} trials failed; {STUDY} says why.")
     page = write_report(search_run(folder, found), folder / "report.html")
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
     if problem is not None:
         raise problem
+    if stopped:
+        raise typer.Exit(130)
 
 
 def _one_entry(text: str) -> Entry:

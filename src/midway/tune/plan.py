@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import midway
+from midway.streams import Scenario
+from midway.streams.scenarios import nearest_whole
 from midway.tune.findings import Findings
 from midway.tune.search import Search
 
@@ -43,13 +45,16 @@ def held_out_plan(search: Search, findings: Findings) -> str:
     ]
     if default is not None and best.settings == default.settings:
         lines.append("# The defaults are the best so far.")
+    too_rare = [text for text in HELD_OUT if _has_none(Scenario.parse(text), search.images)]
+    if too_rare:
+        lines.append(f"# With {search.images} images there are no outliers in {', '.join(too_rare)}: left out.")
     module = midway.methods.find(search.method).__module__
     plan: dict[str, Any] = {
         "import": None if module.partition(".")[0] == "midway" else module,
         "networks": search.network,
         "data": search.data,
         "root": search.root,
-        "scenarios": list(HELD_OUT),
+        "scenarios": [text for text in HELD_OUT if text not in too_rare],
         "seeds": search.seed,
         "batch_sizes": search.batch_size,
         "images": search.images,
@@ -68,6 +73,11 @@ def held_out_plan(search: Search, findings: Findings) -> str:
             table = {"name": search.method, "label": row, **settings}
             lines += ["", "[[method]]", *(f"{name} = {to_toml(value)}" for name, value in table.items())]
     return "\n".join(lines) + "\n"
+
+
+def _has_none(scenario: Scenario, images: int | None) -> bool:
+    """Tell whether a stream of so many images would have none of its first shift."""
+    return images is not None and scenario.amount is not None and nearest_whole(scenario.amount * images) == 0
 
 
 def _call(method: str, settings: Mapping[str, Any]) -> str:

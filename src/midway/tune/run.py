@@ -6,6 +6,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -146,7 +147,7 @@ def _over_processes(study: Any, task: Task, ends: float, jobs: int, on_trial: On
                     workers.append(_start(task, ends))  # its trial is tried again, but not for ever
             watch.tell()
         if broken:
-            raise RuntimeError("a worker process of the search ended with an error, which is printed above.")
+            raise ValueError("a worker process of the search ended with an error, which is printed above.")
     finally:
         for worker in workers:
             worker.terminate()
@@ -175,7 +176,10 @@ def _serve(search: Search, storage: str, trials: int, seconds: float, module: st
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, stop)
     parent = os.getppid()
-    _work(search, storage, trials, seconds, module, lambda: os.getppid() == parent)
+    try:
+        _work(search, storage, trials, seconds, module, lambda: os.getppid() == parent)
+    except ValueError as error:  # what the user can act on
+        sys.exit(f"error: {error}")
 
 
 def _work(
