@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from midway.bench import Comparison, Result
 from midway.report.figures.style import looks_of
@@ -67,6 +67,7 @@ def find_winner(results: Sequence[Result], *, scope: str = "all streams", part: 
             by_stream(dict(zip(standings.places, each.accuracies, strict=True)), part=part) for each in (best, second)
         ]
         lead = compare_paired(*pairs, rival=second.label)
+        lead = replace(lead, difference=best.accuracy - second.accuracy)  # as the means beside it have it
     return Winner(scope, best, second, source, lead, len(standings.places))
 
 
