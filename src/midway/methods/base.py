@@ -411,7 +411,7 @@ class Method(nn.Module, metaclass=_Sealed):
             return
         try:
             check_answers(self.model, few.contiguous(memory_format=self.memory_format), len(images))
-        except ValueError:
+        except ValueError as refusal:
             if not self.channels_last:
                 raise
             self._lay_out(channels_last=False)  # a network may take only the plain layout: x.view(len(x), -1)
@@ -419,7 +419,7 @@ class Method(nn.Module, metaclass=_Sealed):
                 check_answers(self.model, few.contiguous())
             except ValueError:
                 self._lay_out(channels_last=True)
-                check_answers(self.model, few.contiguous(memory_format=self.memory_format), len(images))
+                raise refusal from refusal.__cause__
         self._tried_shapes.add(few.shape)
 
     def _lay_out(self, *, channels_last: bool) -> None:

@@ -127,7 +127,9 @@ def kindred(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
-    if hasattr(model, "evolving"):
+    from midway.methods.base import Method  # which needs this module itself
+
+    if isinstance(model, Method):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, then adapt it.")
     if is_kindred(model):
         raise ValueError("the model has kindred statistics already: adapt it as it is.")
