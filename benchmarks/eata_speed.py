@@ -20,8 +20,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.functional import entropy
-from midway.methods.parameters import freeze_all_but, norm_affine
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.75)
 

@@ -38,8 +38,8 @@ from torch.func import functional_call, grad, vmap
 from torch.utils.flop_counter import FlopCounterMode
 
 import midway
+from midway.adaptation.views import augmix_views, draw
 from midway.methods.memo import MEMO, marginal_entropy
-from midway.methods.views import augmix_views, draw
 from midway.testing import tiny_network
 
 PRIOR, LR = 16, 0.005

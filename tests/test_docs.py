@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from midway.adaptation import registry
 from midway.bench import load_plan
 from midway.bench.plan import _READERS
-from midway.methods import registry
 from midway.streams.scenario import KINDS, expand
 
 ROOT = Path(__file__).parents[1]

@@ -17,8 +17,8 @@ from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
+from midway.adaptation.parameters import norm_layers
 from midway.methods import Method
-from midway.methods.parameters import norm_layers
 from midway.suggest import unknown
 
 # ---- the true cost ---------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from midway.methods.base import Method
+from midway.adaptation.base import Method
 
 Factory = Callable[[nn.Module], Method]
 Norm = Literal["batch", "layer", "group", "instance"]

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 import midway
+from midway.adaptation import registry
 from midway.bench import Cell, Grid, PlanError, load_plan
 from midway.bench.entries import parse_entries
 from midway.bench.plan import _READERS, DOMAIN_SETS
 from midway.bench.plan_file import line_of
 from midway.data.catalog import _CATALOG
-from midway.methods import registry
 
 
 def cells(**plan: Any) -> list[Cell]:
@@ -268,7 +268,7 @@ def test_modules_with_methods_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mo
         "    about = replace(BN.about, name='my_bn')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(midway.methods.registry, "_METHODS", dict(midway.methods.registry._METHODS))
+    monkeypatch.setattr(midway.adaptation.registry, "_METHODS", dict(midway.adaptation.registry._METHODS))
     (cell,) = cells(**{"methods": "my_bn", "import": "my_methods"})
     assert cell.module == "my_methods"
     del sys.modules["my_methods"]

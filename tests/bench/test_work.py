@@ -95,7 +95,7 @@ class Moody(Method):
 
 @pytest.fixture
 def moody(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = midway.methods.registry
+    registry = midway.adaptation.registry
     monkeypatch.setattr(registry, "_METHODS", registry._METHODS | {"moody": Moody})
 
 

@@ -67,7 +67,7 @@ def test_methods_and_models_are_listed() -> None:
     for name in midway.methods.names():
         assert runner.invoke(app, ["methods", "show", name]).exit_code == 0
     table = runner.invoke(app, ["methods", "--markdown"]).output
-    assert table == midway.methods.describe.overview_markdown()
+    assert table == midway.adaptation.describe.overview_markdown()
     cards = runner.invoke(app, ["models"], env={"COLUMNS": "200"})
     assert "wrn16_2.cifar10" in cards.output
     assert runner.invoke(app, ["--version"]).output.strip() == midway.__version__

@@ -11,9 +11,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from midway.adaptation import registry
 from midway.bench import Cell, load_plan, read_records
 from midway.cli import app
-from midway.methods import registry
 from midway.report.stored_run import read_run
 from midway.tune import Score, plan
 from midway.tune import study as studies

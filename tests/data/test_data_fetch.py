@@ -23,7 +23,7 @@ from midway.data.cifar import CIFAR10
 from midway.data.download import download
 from midway.data.fetch import ARCHIVES, DECODED_SHA256, Archive
 from midway.data.manifest import Manifest
-from midway.folder_lock import FolderLock
+from midway.files import FolderLock
 
 
 class Server(ThreadingHTTPServer):

@@ -15,7 +15,7 @@ from PIL import Image
 from midway import data
 from midway.data import ImageSet, corrupt, make_corrupted
 from midway.data.manifest import Manifest
-from midway.folder_lock import FolderLock, FolderTakenError
+from midway.files import FolderLock, FolderTakenError
 
 
 @pytest.fixture(scope="module")

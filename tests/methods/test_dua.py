@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.per_image import Moments
+from midway.adaptation.views import CROP_NUMBERS, crops, draw
 from midway.methods import dua
 from midway.methods.dua import DUA, move_statistics
-from midway.methods.per_image import Moments
-from midway.methods.views import CROP_NUMBERS, crops, draw
 from midway.testing import batches, tiny_network
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.selection import logits_to_learn_from, mixes_images, redundancy_margin, reliable
 from midway.functional import entropy
-from midway.methods.selection import logits_to_learn_from, mixes_images, redundancy_margin, reliable
 from midway.testing import CONTRACT, NORMS, Factory, batches, tiny_network
 
 Network = Callable[..., nn.Module]
@@ -172,8 +172,8 @@ def test_weights_and_mean_prediction_by_hand() -> None:
 @pytest.mark.parametrize("norm", NORMS)
 def test_learning_from_the_selected_alone_gives_the_same_gradients(norm: str, sharp_network: Network) -> None:
     network = sharp_network(norm=norm)
-    midway.methods.normalization.use_batch_statistics(network)
-    moving = list(midway.methods.parameters.norm_affine(network).values())
+    midway.adaptation.normalization.use_batch_statistics(network)
+    moving = list(midway.adaptation.parameters.norm_affine(network).values())
     images = batches(1)[0]
     chosen = torch.zeros(12, dtype=torch.bool)
     chosen[[2, 7, 9]] = True

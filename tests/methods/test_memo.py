@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.per_image import UnsuitedError, Weights, weights_by_image
+from midway.adaptation.views import augmix_views, draw
 from midway.methods.memo import MEMO, marginal_entropy
-from midway.methods.per_image import UnsuitedError, Weights, weights_by_image
-from midway.methods.views import augmix_views, draw
 from midway.models import WideResNet
 from midway.sampling import Randomness
 from midway.testing import NORMS, Norm, batches, tiny_network

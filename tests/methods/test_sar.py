@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.methods.sam import SAM
-from midway.methods.stages import last_stage
+from midway.adaptation.sam import SAM
+from midway.adaptation.stages import last_stage
 from midway.testing import Norm, batches, tiny_network
 
 Network = Callable[..., nn.Module]

@@ -87,7 +87,7 @@ def test_homemade_norm_layers_move_too() -> None:
 
     network = nn.Sequential(nn.Conv2d(3, 8, 3), MyRMSNorm2d(), nn.ReLU(), nn.Flatten(), nn.LazyLinear(4))
     network(torch.rand(1, 3, 16, 16))
-    assert set(midway.methods.parameters.norm_affine(network)) == {"1.weight"}
+    assert set(midway.adaptation.parameters.norm_affine(network)) == {"1.weight"}
     midway.Tent(network)(batches(1)[0])
 
 

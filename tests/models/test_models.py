@@ -10,7 +10,7 @@ from torch import nn
 
 import midway
 from midway import models
-from midway.checksum import file_digest
+from midway.files import file_digest
 from midway.models import CheckpointError, CifarResNet, Normalize, WideResNet
 from midway.models.card import ASSETS, Card
 from midway.models.zoo import _load_card

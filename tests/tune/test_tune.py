@@ -19,9 +19,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from midway.adaptation.space import Integers, LogUniform
 from midway.bench import Cell, LocalEngine, load_plan
 from midway.bench.material import Material
-from midway.methods.space import Integers, LogUniform
 from midway.tune import HELD_OUT, SCENARIOS, Findings, Score, Search, TrialRecord, held_out_plan, score, tune
 from midway.tune import run as runs
 from midway.tune import study as studies

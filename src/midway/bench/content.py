@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from midway import methods
-from midway.checksum import file_digest
+from midway.files import file_digest
 
 INSTALLED = {"site-packages", "dist-packages"}
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from midway import methods
+from midway.adaptation.presets import with_preset
+from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
 from midway.bench.cell import as_tuple
-from midway.methods.presets import with_preset
-from midway.methods.registry import FOR_EVERY_METHOD, PRESET
 from midway.suggest import unknown
 from midway.testing import tiny_network
 

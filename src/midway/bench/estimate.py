@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from midway.adaptation.parameters import first_weight
 from midway.bench.cell import Cell
 from midway.bench.material import Material
 from midway.bench.work import make_method, using_threads
 from midway.methods import Method
-from midway.methods.parameters import first_weight
 
 PRICING_IMAGES = range(8, 41)
 """How many images a trial takes: the most, unless they are dear."""

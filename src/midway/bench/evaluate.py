@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.parameters import first_weight
 from midway.methods import Method, Source
-from midway.methods.parameters import first_weight
 from midway.metrics import accuracy, accuracy_by_group, calibration_error, negative_log_likelihood
 from midway.streams import Batch, Stream
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import midway
 from midway.bench.content import source_files
-from midway.checksum import file_digest
+from midway.files import file_digest
 from midway.suggest import unknown
 
 FROM_FILES = "midway_networks_"

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 import midway
+from midway.adaptation.precision import use_bf16
 from midway.bench.cell import Cell
 from midway.bench.content import digest, digest_of_data, digest_of_method
 from midway.bench.entries import Entry, SettingError, parse_entries
 from midway.bench.networks import absolute, weights_of
 from midway.data import ALL_CORRUPTIONS
-from midway.methods.precision import use_bf16
 from midway.streams import Scenario, expand
 from midway.suggest import unknown
 

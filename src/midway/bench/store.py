@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from midway.bench.cell import Cell
 from midway.bench.evaluate import Result
 from midway.bench.outcome import Failure, Outcome
-from midway.folder_lock import FolderLock, FolderTakenError
+from midway.files import FolderLock, FolderTakenError
 
 FORMAT = 1
 """Version of a line; raised when its meaning changes."""

@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from midway import methods
+from midway.adaptation.parameters import first_weight
 from midway.bench.cell import Cell
 from midway.bench.evaluate import Result, answer, judge
 from midway.bench.material import Material
 from midway.bench.outcome import Failure, Outcome, environment
 from midway.cost import Cost, Memory, Passes, count_passes, watch_memory
 from midway.methods import Method
-from midway.methods.parameters import first_weight
 
 OnBatch = Callable[[Cell, int, int, float], None]
 """Told after every batch: the cell, batches done, batches in all, accuracy so far in percent."""

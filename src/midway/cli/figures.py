@@ -12,11 +12,11 @@ from rich.console import Console
 from torch import nn
 
 import midway
+from midway.adaptation.registry import WRAP
 from midway.bench import Comparison, Record, gather
 from midway.bench.material import arranged
 from midway.bench.networks import load_network
 from midway.cli.terminal import terminal
-from midway.methods.registry import WRAP
 from midway.report.labels import tell_apart
 from midway.report.stored_run import StoredRun, read_run
 from midway.suggest import unknown

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from midway import methods, models
+from midway.adaptation import describe
 from midway.bench.plan import import_methods
 from midway.cli.run import listed
 from midway.cli.terminal import terminal
-from midway.methods import describe
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "answer")
 HOW_THEY_WORK = ("name", "moves", "passes a batch", "needs")

@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from midway.checksum import file_digest
 from midway.data.progress import Progress, silent
+from midway.files import file_digest
 
 BLOCK_BYTES = 1 << 18
 TIMEOUT_SECONDS = 20.0

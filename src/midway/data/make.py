@@ -32,7 +32,7 @@ from midway.data.image_set import ImageArray, ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
 from midway.data.progress import Progress, silent
-from midway.folder_lock import FolderLock
+from midway.files import FolderLock
 from midway.suggest import unknown
 
 Layout = Literal["npy", "jpeg", "png"]

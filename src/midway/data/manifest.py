@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from midway.checksum import file_digest
+from midway.files import file_digest
 
 FILE_NAME = "manifest.json"
 FORMAT = 1

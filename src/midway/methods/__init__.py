@@ -1,18 +1,18 @@
 """Test-time adaptation, one paper a file."""
 
-from midway.methods.base import About, Method
+from midway.adaptation.base import About, Method
+from midway.adaptation.clustered import kindred
+from midway.adaptation.episodic import Episodic
+from midway.adaptation.guarded import Guarded
+from midway.adaptation.presets import preset
+from midway.adaptation.registry import adapt, find, hyperparameters, names, register
 from midway.methods.bn import BN
 from midway.methods.dua import DUA
 from midway.methods.eata import EATA
-from midway.methods.episodic import Episodic
-from midway.methods.guarded import Guarded
-from midway.methods.kinship import kindred
 from midway.methods.lame import LAME
 from midway.methods.memo import MEMO
 from midway.methods.mita import MITA
 from midway.methods.pl import PL
-from midway.methods.presets import preset
-from midway.methods.registry import adapt, find, hyperparameters, names, register
 from midway.methods.sar import SAR
 from midway.methods.shot import SHOT
 from midway.methods.source import Source

@@ -7,10 +7,10 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from midway.methods.base import About, Method
-from midway.methods.kinship import is_kindred
-from midway.methods.normalization import use_batch_statistics, use_prior_statistics, uses_batch_statistics
-from midway.methods.space import Choice, search_over
+from midway.adaptation.base import About, Method
+from midway.adaptation.clustered import is_kindred
+from midway.adaptation.normalization import use_batch_statistics, use_prior_statistics, uses_batch_statistics
+from midway.adaptation.space import Choice, search_over
 
 
 class BN(Method):

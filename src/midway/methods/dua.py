@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from midway.methods.base import About, Method
-from midway.methods.normalization import running_layers
-from midway.methods.per_image import Moments, UnsuitedError, statistics_by_image
-from midway.methods.problem import Problem
-from midway.methods.space import Choice, LogUniform, Uniform, search_over
-from midway.methods.views import CROP_NUMBERS, Crop, crops, draw
+from midway.adaptation.base import About, Method
+from midway.adaptation.normalization import running_layers
+from midway.adaptation.per_image import Moments, UnsuitedError, statistics_by_image
+from midway.adaptation.problem import Problem
+from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
+from midway.adaptation.views import CROP_NUMBERS, Crop, crops, draw
 from midway.sampling import Randomness
 
 NUMBERS_AT_ONCE = 800_000
@@ -168,7 +168,7 @@ def move_statistics(layer: nn.Module, uses: list[Moments], momenta: list[float])
     Example:
         >>> import torch
         >>> from midway.methods.dua import move_statistics
-        >>> from midway.methods.per_image import Moments
+        >>> from midway.adaptation.per_image import Moments
         >>> layer = torch.nn.BatchNorm1d(1)
         >>> move_statistics(layer, [Moments(torch.tensor([[4.0], [8.0]]), torch.ones(2, 1), 100)], [0.5, 0.5])
         >>> layer.running_mean  # 0 -> 2 -> 5

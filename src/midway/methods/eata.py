@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 from torch.nn.utils import parameters_to_vector
 
+from midway.adaptation.base import About, Method
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.optimizers import LateOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.problem import Problem
+from midway.adaptation.protocol import Predict, answer, check_protocol
+from midway.adaptation.selection import logits_to_learn_from, note_shares, redundancy_margin, reliable
+from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import entropy
-from midway.methods.base import About, Method
-from midway.methods.normalization import use_batch_statistics
-from midway.methods.optimizers import LateOptimizer, OptimizerKind, check_optimizer
-from midway.methods.parameters import freeze_all_but, norm_affine
-from midway.methods.problem import Problem
-from midway.methods.protocol import Predict, answer, check_protocol
-from midway.methods.selection import logits_to_learn_from, note_shares, redundancy_margin, reliable
-from midway.methods.space import Choice, Integers, LogUniform, Uniform, search_over
 
 MOST_FISHER_IMAGES = 2000
 

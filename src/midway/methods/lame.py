@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from midway.methods.base import About, Method
-from midway.methods.head import features_and_logits, head_of
-from midway.methods.space import Choice, Integers, search_over
+from midway.adaptation.base import About, Method
+from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.space import Choice, Integers, search_over
 
 Affinity = Literal["knn", "rbf", "linear"]
 SMALLEST_PROBABILITY = 1e-10

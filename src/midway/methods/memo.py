@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midway.methods.base import About, Method
-from midway.methods.parameters import refuse_half_precision
-from midway.methods.per_image import UnsuitedError, weights_by_image
-from midway.methods.problem import Problem
-from midway.methods.space import Choice, Integers, LogUniform, search_over
-from midway.methods.views import Crop, augmix_views, draw
+from midway.adaptation.base import About, Method
+from midway.adaptation.parameters import refuse_half_precision
+from midway.adaptation.per_image import UnsuitedError, weights_by_image
+from midway.adaptation.problem import Problem
+from midway.adaptation.space import Choice, Integers, LogUniform, search_over
+from midway.adaptation.views import Crop, augmix_views, draw
 from midway.sampling import Randomness
 
 NUMBERS_AT_ONCE = 400_000

@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from midway.methods.base import About, Method
-from midway.methods.normalization import use_batch_statistics
-from midway.methods.parameters import freeze_all_but, norm_affine
-from midway.methods.precision import Precision, use_bf16
-from midway.methods.space import Choice, Integers, LogUniform, search_over
+from midway.adaptation.base import About, Method
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.precision import Precision, use_bf16
+from midway.adaptation.space import Choice, Integers, LogUniform, search_over
 from midway.methods.tea import EnergyModel, ModelAda
 from midway.sampling import Measure, NaturalMeasure, Randomness, ReplayBuffer, Walk, langevin
 

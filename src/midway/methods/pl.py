@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from midway.methods.base import About, Method
-from midway.methods.normalization import use_batch_statistics
-from midway.methods.parameters import freeze_all_but, norm_affine
-from midway.methods.protocol import Predict, answer, check_protocol
-from midway.methods.selection import confident, note_shares
-from midway.methods.space import Integers, LogUniform, Uniform, search_over
+from midway.adaptation.base import About, Method
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.protocol import Predict, answer, check_protocol
+from midway.adaptation.selection import confident, note_shares
+from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
 
 
 class PL(Method):

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.base import About, Method
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.problem import IMAGENET_SIZE, Problem
+from midway.adaptation.protocol import Predict, answer, check_protocol
+from midway.adaptation.sam import SAM
+from midway.adaptation.selection import logits_to_learn_from, mixes_images, note_shares, reliable
+from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.adaptation.stages import last_stage
 from midway.functional import entropy
-from midway.methods.base import About, Method
-from midway.methods.normalization import use_batch_statistics
-from midway.methods.parameters import freeze_all_but, norm_affine
-from midway.methods.problem import IMAGENET_SIZE, Problem
-from midway.methods.protocol import Predict, answer, check_protocol
-from midway.methods.sam import SAM
-from midway.methods.selection import logits_to_learn_from, mixes_images, note_shares, reliable
-from midway.methods.space import Integers, LogUniform, Uniform, search_over
-from midway.methods.stages import last_stage
 from midway.suggest import unknown
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)

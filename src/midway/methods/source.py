@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from midway.methods.base import About, Method
+from midway.adaptation.base import About, Method
 
 
 class Source(Method):

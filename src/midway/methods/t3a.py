@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from midway.adaptation.base import About, Method
+from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.space import Choice, search_over
 from midway.functional import entropy
-from midway.methods.base import About, Method
-from midway.methods.head import features_and_logits, head_of
-from midway.methods.space import Choice, search_over
 
 
 class T3A(Method):

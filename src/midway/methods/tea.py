@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.base import About, Method
+from midway.adaptation.descent import descend
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.precision import Precision, use_bf16
+from midway.adaptation.space import Integers, LogUniform, search_over
 from midway.functional import free_energy
-from midway.methods.base import About, Method
-from midway.methods.descent import descend
-from midway.methods.normalization import use_batch_statistics
-from midway.methods.parameters import freeze_all_but, norm_affine
-from midway.methods.precision import Precision, use_bf16
-from midway.methods.space import Integers, LogUniform, search_over
 from midway.sampling import Randomness, ReplayBuffer, langevin, move
 
 

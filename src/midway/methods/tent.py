@@ -6,14 +6,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from midway.adaptation.base import About, Method
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.optimizers import LateOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.problem import Problem
+from midway.adaptation.protocol import Predict, answer, check_protocol
+from midway.adaptation.space import Integers, LogUniform, search_over
 from midway.functional import entropy
-from midway.methods.base import About, Method
-from midway.methods.normalization import use_batch_statistics
-from midway.methods.optimizers import LateOptimizer, OptimizerKind, check_optimizer
-from midway.methods.parameters import freeze_all_but, norm_affine
-from midway.methods.problem import Problem
-from midway.methods.protocol import Predict, answer, check_protocol
-from midway.methods.space import Integers, LogUniform, search_over
 
 
 class Tent(Method):

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from midway.checksum import file_digest
+from midway.files import file_digest
 from midway.models.card import Card, cards
 from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict, stored_constants
 from midway.models.resnet import CifarResNet

@@ -43,7 +43,7 @@ def sample_images(
         >>> midway.sample_images(midway.models.create("resnet20").eval(), 2, steps=1).shape
         torch.Size([2, 3, 32, 32])
     """
-    from midway.methods.base import Method  # methods are built on sampling, not the other way round
+    from midway.adaptation.base import Method  # methods are built on sampling, not the other way round
 
     network = model.model if isinstance(model, Method) else model
     if any(module.training for module in network.modules()):

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import midway
+from midway.adaptation.problem import Problem
+from midway.adaptation.space import SearchSpace
 from midway.bench import Cell, Grid
 from midway.bench.entries import Entry
 from midway.bench.material import Material
 from midway.data import CORRUPTIONS, TUNING_CORRUPTIONS
-from midway.methods.problem import Problem
-from midway.methods.space import SearchSpace
 from midway.streams import Scenario
 from midway.suggest import unknown
 

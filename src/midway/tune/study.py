@@ -20,9 +20,9 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from midway.adaptation.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.bench.entries import SettingError
 from midway.bench.material import Material
-from midway.methods.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.streams import Stream
 from midway.tune.findings import Findings, TrialRecord
 from midway.tune.journal import open_journal
@@ -96,7 +96,7 @@ def suggest(trial: Trial, name: str, space: Space) -> Any:
 
     Example:
         >>> import optuna
-        >>> from midway.methods.space import Integers
+        >>> from midway.adaptation.space import Integers
         >>> from midway.tune.study import suggest
         >>> suggest(optuna.trial.FixedTrial({"steps": 3}), "steps", Integers(1, 4))
         3

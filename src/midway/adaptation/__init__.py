@@ -1,0 +1,1 @@
+"""What the methods share: the base class, state, statistics, parameters and wrappers."""

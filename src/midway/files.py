@@ -1,0 +1,114 @@
+"""Files: writing them whole or not at all, checksums, and folders reserved for one process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from filelock import FileLock, Timeout
+
+
+def write_atomically(path: Path, content: str | bytes) -> Path:
+    """Write a file so that a crash or a full disk leaves the previous file or the new one, never a part.
+
+    Raises:
+        OSError: The file cannot be written; the previous one is unchanged.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.files import write_atomically
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_atomically(Path(folder, "a.txt"), "abc").read_text()
+        'abc'
+    """
+    data = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the checksum of a file as hexadecimal digits, read block by block.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.files import file_digest
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a").write_text("abc")
+        ...     file_digest(Path(folder, "a"))[:16]
+        'ba7816bf8f01cfea'
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+class FolderTakenError(ValueError):
+    """Another process writes to the folder; the message says which."""
+
+    def __init__(self, folder: Path, holder: str) -> None:
+        super().__init__(f"another process ({holder}) is writing to {folder}: wait for it, or choose another folder.")
+        self.holder = holder
+
+
+class FolderLock:
+    """Reserve a folder for this process; the operating system releases it when the process ends, however it ends.
+
+    Args:
+        folder: The folder; created if it does not exist.
+        name: The lock file in it.
+        wait: Wait for another process instead of raising.
+
+    Raises:
+        FolderTakenError: Another process holds it, and ``wait`` is False.
+        OSError: The folder cannot be written to.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.files import FolderLock
+        >>> with tempfile.TemporaryDirectory() as folder, FolderLock(Path(folder)):
+        ...     pass  # no other process writes to this folder
+    """
+
+    def __init__(self, folder: Path, name: str = ".lock", *, wait: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / name
+        self._lock = FileLock(self.path, timeout=-1 if wait else 0)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            holder = "unknown"
+            with suppress(OSError):
+                holder = self.path.read_text(errors="replace").strip() or holder
+            raise FolderTakenError(folder, holder) from None
+        with suppress(OSError):  # Windows refuses to write to a locked file
+            self.path.write_text(f"{os.getpid()}\n")
+
+    def close(self) -> None:
+        """Release the folder and empty the lock file, which stays: removing it would race with waiting processes."""
+        with suppress(OSError):
+            self.path.write_text("")
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,76 @@
+"""Settings that are asked for by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import midway
+from midway.adaptation.presets import PRESETS, preset
+from midway.bench import load_plan
+from midway.bench.entries import Entry, SettingError, parse_entries
+from midway.cost import measure_cost
+from midway.testing import batches, tiny_network
+
+SEARCHED = [name for name in midway.methods.names() if name not in ("source", "memo")]
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_tuned_settings_are_what_the_method_has_and_what_was_searched(name: str) -> None:
+    tuned = preset(name, "tuned")
+    assert tuned
+    assert set(tuned) <= set(midway.methods.hyperparameters(name))
+    space = midway.methods.find(name).search_space
+    assert set(space) <= set(tuned), "all that could be searched was searched or held"
+    assert all(tuned[key] in space[key] for key in space)
+    written = repr(midway.adapt(tiny_network(), name, preset="tuned"))
+    assert all(f"{key}={value!r}" in written for key, value in tuned.items())
+
+
+def test_what_is_said_wins_over_the_preset() -> None:
+    assert "lr=0.5" in repr(midway.adapt(tiny_network(), "tent", preset="tuned", lr=0.5))
+
+
+@pytest.mark.parametrize("name", ["published", None])
+@pytest.mark.parametrize("method", sorted({*midway.methods.names()} - {"mita"}))
+def test_the_published_preset_is_the_defaults(method: str, name: str | None) -> None:
+    assert repr(midway.adapt(tiny_network(), method, preset=name)) == repr(midway.adapt(tiny_network(), method))
+
+
+def test_mita_as_published_has_one_rate_a_longer_data_model_and_plain_steps() -> None:
+    mita = midway.adapt(tiny_network(), "mita", preset="published")
+    assert mita.hyperparameters["data_model_steps"] > mita.hyperparameters["predictor_steps"]
+    cost = measure_cost(mita, batches(1)[0], repeats=0)
+    backward = (1 + 4) * (1 + 2) + 1  # (N + N~) (T + 2) + Td
+    assert (cost.forward_passes, cost.backward_passes) == (backward + 1, backward)
+    assert isinstance(mita, midway.MITA)
+    assert mita.data_model_ada is not None
+    assert mita.data_model_ada.optimizer.param_groups[0]["lr"] == mita.hyperparameters["lr"]
+
+
+def test_what_cannot_be_had_is_said() -> None:
+    with pytest.raises(ValueError, match="unknown preset 'tund': did you mean 'tuned'"):
+        midway.adapt(tiny_network(), "tent", preset="tund")
+    with pytest.raises(ValueError, match="no tuned settings of memo, only of source, bn"):
+        midway.adapt(tiny_network(), "memo", preset="tuned")
+    with pytest.raises(TypeError, match=r'midway.adapt\(model, "...", preset=\'tuned\'\)'):
+        midway.Tent(tiny_network(), preset="tuned")  # type: ignore[call-arg]
+    assert preset("source", "tuned") == {}
+    assert PRESETS == ("published", "tuned")
+
+
+def test_a_row_of_a_plan_is_named_by_what_is_written_and_stores_what_it_stands_for() -> None:
+    entry = Entry.make("tent", {"preset": "tuned"})
+    assert entry.label == "tent(preset='tuned')"
+    assert entry.settings == preset("tent", "tuned")
+    assert parse_entries('tent(preset="tuned", label="tent")')[0].complete_settings(0) == entry.complete_settings(0)
+    with pytest.raises(SettingError, match="memo: there are no tuned settings"):
+        Entry.make("memo", {"preset": "tuned"})
+
+
+def test_a_plan_that_wants_an_unknown_preset_points_at_the_line(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[method]]\nname = "tent"\npreset = "best"\n')
+    with pytest.raises(ValueError, match=r"plan.toml:3: .*unknown preset 'best'"):
+        load_plan(plan)
