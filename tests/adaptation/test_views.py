@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from midway.methods import views as v
+from midway.adaptation import views as v
 
 
 def photo(seed: int = 0, side: int = 16) -> Tensor:
