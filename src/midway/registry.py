@@ -52,6 +52,10 @@ class Registry(Mapping[str, T]):
             raise ValueError(f"the name '{name}' is already used by the {self.kind} {_definition(known)}.")
         self._objects[name] = value
 
+    def remove(self, name: str) -> None:
+        """Remove an object, for tests and notebooks."""
+        del self._objects[name]
+
     def discover(self) -> None:
         """Import the built-in modules and the entry points; later calls do nothing.
 

@@ -1,17 +1,20 @@
-"""A cell: one method on one stream, as plain values, with a key that stands for its numbers."""
+"""A cell: one method on one stream, as plain values, with a key that identifies it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from midway.streams import Scenario
 
 
 @dataclass(frozen=True)
 class Cell:
-    """All that determines the numbers of one entry of a comparison, and what to call it.
+    """Everything that determines the numbers of one entry of a comparison, and its label.
 
     Attributes:
         method: Name of the method.
@@ -23,21 +26,22 @@ class Cell:
         root: Its folder; None for the usual place.
         images: Use at most this many; None for all.
         size: Side in pixels of images in files; None for the data set's own.
-        scenario: The text of the scenario.
+        scenario: Which images arrive when.
         seed: Of the stream, and of the method if it has one.
         batch_size: Images a batch.
         precision: ``"float32"`` or ``"bf16"``, of the network.
         device: Where it runs, such as ``"cpu"`` or ``"cuda"``.
         threads: Threads of the processor it uses. Sums are split among them, so the last bits depend on it.
-        version: Of midway.
-        module: Where the method is defined, for processes that do not know it yet.
-        content: Digest of what has no version: the file of a method of one's own, the files of a folder of images.
+        module: The module that defines the method, for processes that do not know it yet.
+        code: Digest of the code that computes the numbers and, for a folder of images, of its files; see
+            ``midway.bench.code``. It is not part of the key: a stored result of another code answers the same
+            question, but is out of date.
 
     Example:
         >>> from midway.bench import Grid
         >>> cell = Grid.from_dict({"methods": "tent", "scenarios": "pure:fog"}).cells()[0]
         >>> cell.scenario, cell.settings["steps"], len(cell.key)
-        ('pure:fog', 1, 16)
+        (Scenario(kind='pure', shifts=('fog',), amount=None, severity=5), 1, 16)
     """
 
     method: str
@@ -49,29 +53,27 @@ class Cell:
     root: str | None
     images: int | None
     size: int | None
-    scenario: str
+    scenario: Scenario
     seed: int
     batch_size: int
     precision: str
     device: str
     threads: int
-    version: str
     module: str
-    content: str = ""
+    code: str = ""
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Sixteen hex digits over exactly what determines the numbers: not the label, nor where the weights lie."""
-        content = asdict(self)
-        for name in ("label", "module", "network", *([] if self.content else ["content"])):
+        """Sixteen hex digits over what the cell asks: not its label, its code, or where the weights are stored."""
+        content = self.to_dict() | {"architecture": self.architecture}
+        for name in ("label", "module", "network", "code"):
             del content[name]
-        content["architecture"] = self.architecture
         text = json.dumps(content, sort_keys=True, default=repr)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def architecture(self) -> str:
-        """Name the network without saying where it lies."""
+        """The name of the network without the folder of its file."""
         before, _, function = self.network.rpartition(":")
         if before.endswith(".py"):
             return f"{Path(before).name}:{function}"
@@ -80,19 +82,19 @@ class Cell:
 
     @property
     def stream_key(self) -> tuple[object, ...]:
-        """What determines the stream: cells that agree in it see the same images, which are made only once."""
+        """What determines the stream: cells with equal stream keys see the same images, which are computed once."""
         return (self.data, self.root, self.size, self.images, self.scenario, self.seed, self.batch_size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cell as plain values, ready for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "content" or value}
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"scenario": str(self.scenario)}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
-        """Take a cell back from plain values; lists among the settings become tuples again."""
-        content = {"content": ""} | content  # which older lines do not have
+        """Read a cell from plain values; lists among the settings become tuples again."""
         known = {each.name: content[each.name] for each in fields(cls)}
-        return cls(**(known | {"settings": {name: as_tuple(value) for name, value in content["settings"].items()}}))
+        settings = {name: as_tuple(value) for name, value in content["settings"].items()}
+        return cls(**(known | {"settings": settings, "scenario": Scenario.parse(content["scenario"])}))
 
     def __str__(self) -> str:
         return f"{self.label} on {self.scenario}, seed {self.seed}"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from midway.adaptation.parameters import first_weight
 from midway.bench.cell import Cell
-from midway.bench.material import Material
+from midway.bench.resources import ResourceCache
 from midway.bench.work import make_method, using_threads
 from midway.methods import Method
 
@@ -85,7 +85,7 @@ class Estimate:
     """
 
     def __init__(self) -> None:
-        self.material = Material()
+        self.resources = ResourceCache()
         self.prices: dict[tuple[object, ...], Price] = {}
 
     def of(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, float]]:
@@ -99,7 +99,7 @@ class Estimate:
         Raises:
             ValueError: The data or the network of the cell cannot be loaded.
         """
-        return self.price(cell).of(len(self.material.lazy_stream(cell).order))
+        return self.price(cell).of(len(self.resources.lazy_stream(cell).order))
 
     def price(self, cell: Cell) -> Price:
         """Return what images cost the method of a cell.
@@ -110,8 +110,8 @@ class Estimate:
         settings = tuple(sorted((name, repr(value)) for name, value in cell.settings.items() if name != "seed"))
         kind = (cell.method, settings, cell.network, cell.data, cell.size, cell.batch_size, cell.precision)
         if kind not in self.prices:
-            images = next(iter(self.material.lazy_stream(cell))).images.to(cell.device)
+            images = next(iter(self.resources.lazy_stream(cell))).images.to(cell.device)
             with using_threads(cell.threads), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.prices[kind] = price(make_method(cell, self.material), images)
+                self.prices[kind] = price(make_method(cell, self.resources), images)
         return self.prices[kind]

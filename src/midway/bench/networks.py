@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -15,12 +15,9 @@ import torch
 from torch import nn
 
 import midway
-from midway.bench.content import source_files
+from midway.bench.code import FROM_FILES
 from midway.files import file_digest
 from midway.suggest import unknown
-
-FROM_FILES = "midway_networks_"
-"""How the names begin under which files with networks are imported."""
 
 
 def load_network(name: str, classes: int) -> nn.Module:
@@ -70,10 +67,8 @@ def weights_of(name: str) -> str:
     """
     if (card := {card.name: card for card in midway.models.cards()}.get(name)) is not None:
         return card.sha256[:16]
-    if (function := _function(name)) is not None:
-        network = load_network(name, 0)
-        kinds = [function, *dict.fromkeys(type(module) for module in network.modules())]
-        return _digest(network, source_files(kinds))
+    if _function(name) is not None:
+        return _digest(load_network(name, 0))
     architecture, at, file = name.partition("@")
     if at and architecture not in midway.models.ARCHITECTURES:
         raise ValueError(unknown("architecture", architecture, midway.models.ARCHITECTURES))
@@ -153,15 +148,30 @@ def _from_file(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def _digest(network: nn.Module, sources: Iterable[Path]) -> str:
-    """Return a checksum over all weights and buffers, their names, and the files with the code."""
-    found = hashlib.sha256()
-    for source in sources:
-        found.update(source.read_bytes())
+def modules_of(name: str) -> set[str]:
+    """Return the names of the modules that define a network.
+
+    Example:
+        >>> from midway.bench.networks import modules_of
+        >>> modules_of("wrn16_2.cifar10")
+        {'midway.models.wide_resnet'}
+    """
+    if (function := _function(name)) is not None:
+        layers = {type(module).__module__ for module in load_network(name, 0).modules()}
+        return {function.__module__} | {module for module in layers if module.partition(".")[0] != "torch"}
+    architecture = name.partition("@")[0]
+    card = {card.name: card for card in midway.models.cards()}.get(name)
+    known = midway.models.ARCHITECTURES.get(card.architecture if card else architecture)
+    return {known[0].__module__} if known else {kind.__module__ for kind, _ in midway.models.ARCHITECTURES.values()}
+
+
+def _digest(network: nn.Module) -> str:
+    """Return a checksum over all weights and buffers and their names."""
+    digest = hashlib.sha256()
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()[:16]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 @contextmanager

@@ -14,11 +14,13 @@ import torch
 
 import midway
 from midway.adaptation.precision import use_bf16
+from midway.adaptation.registry import WRAPPERS
 from midway.bench.cell import Cell
-from midway.bench.content import digest, digest_of_data, digest_of_method
+from midway.bench.code import code_digest, folder_digest
 from midway.bench.entries import Entry, SettingError, parse_entries
-from midway.bench.networks import absolute, weights_of
+from midway.bench.networks import absolute, modules_of, weights_of
 from midway.data import ALL_CORRUPTIONS
+from midway.data.corruptions.registry import FUNCTIONS
 from midway.streams import Scenario, expand
 from midway.suggest import unknown
 
@@ -119,8 +121,8 @@ class Grid:
         sets = [_data_set(text, self.root) for text in self.data]
         self._check_shifts([name for name, _ in sets], scenarios)
         precision, device = self._resolved()
-        content: dict[object, str] = {entry.name: digest_of_method(entry.name) for entry in self.methods}
-        content |= {(name, root): digest_of_data(name, root) for name, root in sets}
+        folders = {root: folder_digest(root) for name, root in sets if name == "folder" and root is not None}
+        modules = {network: modules_of(network) for network in self.networks}
         cells = [
             Cell(
                 method=entry.name,
@@ -132,15 +134,15 @@ class Grid:
                 root=root,
                 images=self.images,
                 size=self.size,
-                scenario=str(scenario),
+                scenario=scenario,
                 seed=seed,
                 batch_size=batch_size,
                 precision=precision,
                 device=device,
                 threads=self.threads,
-                version=midway.__version__,
                 module=midway.methods.find(entry.name).__module__,
-                content=digest(content[entry.name], content[name, root]),
+                code=code_digest({*modules_of_method(entry), *modules[network], *modules_of_stream(scenario)})
+                + folders.get(root or "", ""),
             )
             for network, (name, root), batch_size, scenario, seed, entry in itertools.product(
                 self.networks, sets, self.batch_sizes, scenarios, self.seeds, self.methods
@@ -194,6 +196,27 @@ class Grid:
         except ValueError as error:
             raise PlanError(str(error), "precision") from error
         return "bf16" if half else "float32", device
+
+
+def modules_of_method(entry: Entry) -> set[str]:
+    """Return the modules that define a method with its wrapper and its statistics."""
+    modules = {midway.methods.find(entry.name).__module__}
+    if (wrap := entry.settings.get("wrap")) is not None:
+        modules.add(WRAPPERS[wrap].__module__)
+    if entry.settings.get("statistics") is not None:
+        modules.add("midway.adaptation.clustered")
+    return modules
+
+
+def modules_of_stream(scenario: Scenario) -> set[str]:
+    """Return the modules that make the images of a scenario and measure the answers to them."""
+    corruptions = {FUNCTIONS[shift].__module__ for shift in scenario.shifts if shift in FUNCTIONS}
+    return corruptions | {
+        "midway.data.catalog",
+        "midway.streams.build",
+        "midway.bench.measure",
+        "midway.metrics.classification",
+    }
 
 
 def _refuse_twins(cells: Sequence[Cell]) -> None:

@@ -1,4 +1,4 @@
-"""Run a plan into a store: skip what is finished, go on where something fails, stop cleanly."""
+"""Run a plan into a store: skip finished cells, continue after failures, stop cleanly."""
 
 from __future__ import annotations
 
@@ -9,46 +9,54 @@ from typing import Protocol
 
 from midway.bench.cell import Cell
 from midway.bench.engines import Engine
-from midway.bench.outcome import Outcome
+from midway.bench.record import Record
 from midway.bench.store import Store
 
 
 class Watcher(Protocol):
-    """Told how a run goes, for progress bars."""
+    """Receives the progress of a run, for progress bars."""
 
     def begin(self, cells: Sequence[Cell], finished: int) -> None:
-        """Cells are about to run; as many were finished before."""
+        """Cells are about to run; ``finished`` cells have results already."""
         ...
 
     def batch(self, cell: Cell, done: int, total: int, running: float) -> None:
         """A batch of a cell is done; ``running`` is the accuracy so far, in percent."""
         ...
 
-    def end(self, outcome: Outcome) -> None:
-        """A cell is in the store."""
+    def end(self, record: Record) -> None:
+        """The record of a cell is in the store."""
         ...
 
 
-class _Silence:
-    """Watches and says nothing."""
+class _SilentWatcher:
+    """Does nothing."""
 
     def begin(self, cells: Sequence[Cell], finished: int) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def batch(self, cell: Cell, done: int, total: int, running: float) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
-    def end(self, outcome: Outcome) -> None:
-        """Say nothing."""
+    def end(self, record: Record) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How a run ended: cells that were finished before, finished now, and failed now."""
+    """How a run ended.
+
+    Attributes:
+        before: Cells that had results already.
+        finished: Cells that finished now.
+        failed: Cells that failed now.
+        out_of_date: Cells whose stored results were computed by other code; run again unless ``keep_old``.
+    """
 
     before: int
     finished: int
     failed: int
+    out_of_date: int = 0
 
 
 def run(
@@ -58,20 +66,22 @@ def run(
     *,
     command: str = "",
     keep_predictions: bool = False,
+    keep_old: bool = False,
     watcher: Watcher | None = None,
 ) -> Tally:
-    """Run the cells that the store does not have, and add each to it as it finishes.
+    """Run the cells without a valid result in the store, and add each record to it as the cell finishes.
 
-    A cell that fails is stored as failed and tried again the next time. An interrupt (Ctrl-C) passes through: what is
-    finished is in the store.
+    A cell that fails is stored as failed and run again the next time. An interrupt (Ctrl-C) passes through: finished
+    cells are in the store.
 
     Args:
         cells: The plan.
         store: Where results go.
-        engine: What runs cells.
-        command: What started this, stored with every result.
-        keep_predictions: Also keep every answer.
-        watcher: Told how it goes.
+        engine: Runs the cells.
+        command: The command that started the run, stored with every record.
+        keep_predictions: Also store every answer.
+        keep_old: Accept stored results that other code computed.
+        watcher: Receives the progress.
 
     Example:
         >>> import tempfile
@@ -81,17 +91,17 @@ def run(
         >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
         ...     run(cells, store, LocalEngine())
         ...     run(cells, store, LocalEngine())
-        Tally(before=0, finished=2, failed=0)
-        Tally(before=2, finished=0, failed=0)
+        Tally(before=0, finished=2, failed=0, out_of_date=0)
+        Tally(before=2, finished=0, failed=0, out_of_date=0)
     """
-    watching: Watcher = watcher or _Silence()
-    left = [cell for cell in cells if not store.has(cell, predictions=keep_predictions)]
-    before = len(cells) - len(left)
+    watching: Watcher = watcher or _SilentWatcher()
+    left = [cell for cell in cells if not store.has(cell, predictions=keep_predictions, keep_old=keep_old)]
+    before, out_of_date = len(cells) - len(left), len(store.out_of_date(cells))
     watching.begin(left, before)
     failed = 0
-    with closing(engine.run(left, keep_predictions=keep_predictions, on_batch=watching.batch)) as outcomes:  # type: ignore[type-var]
-        for outcome in outcomes:
-            store.add(outcome, command=command)
-            failed += outcome.failure is not None
-            watching.end(outcome)
-    return Tally(before, len(left) - failed, failed)
+    with closing(engine.run(left, keep_predictions=keep_predictions, on_batch=watching.batch)) as records:  # type: ignore[type-var]
+        for record in records:
+            store.add(record, command=command)
+            failed += record.failure is not None
+            watching.end(record)
+    return Tally(before, len(left) - failed, failed, out_of_date)

@@ -1,4 +1,4 @@
-"""One cell in, one outcome of plain values out: what every engine runs."""
+"""One cell in, one record of plain values out: what every engine runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import importlib
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from statistics import fmean
+from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -18,44 +18,63 @@ from numpy.typing import NDArray
 from midway import methods
 from midway.adaptation.parameters import first_weight
 from midway.bench.cell import Cell
-from midway.bench.evaluate import Result, answer, judge
-from midway.bench.material import Material
-from midway.bench.outcome import Failure, Outcome, environment
+from midway.bench.measure import answer, measure
+from midway.bench.record import Failure, Record, Result, environment
+from midway.bench.resources import ResourceCache
 from midway.cost import Cost, Memory, Passes, count_passes, watch_memory
 from midway.methods import Method
 
 OnBatch = Callable[[Cell, int, int, float], None]
-"""Told after every batch: the cell, batches done, batches in all, accuracy so far in percent."""
+"""Called after every batch: the cell, batches done, batches in all, accuracy so far in percent."""
 
 
-def work(cell: Cell, material: Material, *, keep_predictions: bool = False, on_batch: OnBatch | None = None) -> Outcome:
-    """Run one cell; an error becomes a failed outcome, so that the other cells go on.
+def run_cell(
+    cell: Cell, resources: ResourceCache, *, keep_predictions: bool = False, on_batch: OnBatch | None = None
+) -> Record:
+    """Run one cell; an error becomes a failed record, so the other cells go on.
 
     Args:
         cell: What to run.
-        material: Data and networks of this process.
+        resources: Data and networks of this process.
         keep_predictions: Also return logits, labels and groups.
-        on_batch: Told after every batch.
+        on_batch: Called after every batch.
 
     Example:
-        >>> from midway.bench import Grid, work
-        >>> from midway.bench.material import Material
+        >>> from midway.bench import Grid, ResourceCache, run_cell
         >>> cell = Grid.from_dict({"methods": "source", "scenarios": "pure:clean", "images": 200}).cells()[0]
-        >>> work(cell, Material()).result.accuracy > 90
+        >>> run_cell(cell, ResourceCache()).result.accuracy > 90
         True
     """
     started = time.perf_counter()
     result: Result | None = None
     failure: Failure | None = None
-    predictions: dict[str, NDArray[Any]] = {}
+    answers: dict[str, NDArray[Any]] = {}
     try:
         with using_threads(cell.threads):
-            result, predictions = _run(cell, material, keep_predictions, on_batch)
+            result, answers = _evaluate(cell, resources, keep_predictions, on_batch)
     except Exception as error:
         described = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         failure = Failure(described, traceback.format_exc())
-    seconds = time.perf_counter() - started
-    return Outcome(cell, result, failure, seconds, environment() | {"threads": cell.threads}, predictions)
+    return make_record(cell, result, failure, time.perf_counter() - started, answers)
+
+
+def make_record(
+    cell: Cell,
+    result: Result | None,
+    failure: Failure | None,
+    seconds: float,
+    answers: dict[str, NDArray[Any]] | None = None,
+) -> Record:
+    """Return the record of a cell that has just ended in this environment."""
+    return Record(
+        cell=cell,
+        result=result,
+        failure=failure,
+        seconds=seconds,
+        environment=environment() | {"threads": cell.threads},
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        answers=answers or {},
+    )
 
 
 @contextmanager
@@ -69,21 +88,21 @@ def using_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def make_method(cell: Cell, material: Material) -> Method:
+def make_method(cell: Cell, resources: ResourceCache) -> Method:
     """Wrap the network of a cell in its method."""
     if cell.method not in methods.names():
         importlib.import_module(cell.module)
-    return methods.adapt(material.network(cell), cell.method, **cell.settings)
+    return methods.adapt(resources.network(cell), cell.method, **cell.settings)
 
 
-def _run(
-    cell: Cell, material: Material, keep_predictions: bool, on_batch: OnBatch | None
+def _evaluate(
+    cell: Cell, resources: ResourceCache, keep_predictions: bool, on_batch: OnBatch | None
 ) -> tuple[Result, dict[str, NDArray[Any]]]:
-    stream = material.stream(cell)
+    stream = resources.stream(cell)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of single images and the like: a plan asks for them on purpose
-        method = make_method(cell, material)
-        cost = _Counted(method)
+        method = make_method(cell, resources)
+        cost = _CountedCost(method)
         done = 0
 
         def tick(running: float) -> None:
@@ -95,32 +114,14 @@ def _run(
         cost.try_out(next(iter(stream)).images)
         method.reset()
         answers = answer(method, stream, on_batch=tick, around_first=cost.count)
-    result = replace(
-        judge(method, stream, answers, label=cell.label),
-        seconds_per_batch=seconds_a_batch(answers.batch_seconds),
-        cost=cost.summary(len(stream.order[: stream.batch_size])),
-        seed=cell.seed,
-    )
+        answers = replace(answers, cost=cost.summary(answers.batch_sizes[0]))
+        result = measure(method, stream, answers)
     kept = {"logits": answers.logits, "labels": answers.labels, "group": answers.group} if keep_predictions else {}
     return result, {name: tensor.numpy() for name, tensor in kept.items()}
 
 
-def seconds_a_batch(times: Sequence[float]) -> float:
-    """Return the mean time of a batch.
-
-    The first one is left out, as counting slows it, unless it takes several times as long as the others: then the
-    method does its work there, as DUA does.
-
-    Example:
-        >>> seconds_a_batch([1.5, 1.0, 1.0]), seconds_a_batch([10.0, 1.0, 1.0])
-        (1.0, 4.0)
-    """
-    others = times[1:]
-    return fmean(others if others and times[0] < 3 * fmean(others) else times)
-
-
-class _Counted:
-    """Counts what the first batch of a stream costs, while it is answered: no batch is run for counting alone."""
+class _CountedCost:
+    """Counts the cost of the first batch of a stream while it is answered: no batch is run for counting alone."""
 
     def __init__(self, method: Method) -> None:
         self.method = method
@@ -128,7 +129,7 @@ class _Counted:
         self.passes, self.memory, self.seconds = Passes(), Memory(), 0.0
 
     def try_out(self, images: torch.Tensor) -> None:
-        """Let the method see a few images: the first of a shape are passed twice, which must not count."""
+        """Call the method on two images: it checks a new shape with an extra pass, which must not count."""
         self.method(images[:2].to(self.like))
 
     @contextmanager
@@ -140,7 +141,7 @@ class _Counted:
         self.seconds = time.perf_counter() - started
 
     def summary(self, images: int) -> dict[str, float | None]:
-        """Return the cost as plain values, without the time: that of all batches says more."""
+        """Return the cost as plain values, without the seconds: those of all batches are measured as well."""
         cost = Cost(
             images=images,
             parameters=sum(parameter.numel() for parameter in self.method.parameters()),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from midway.bench.cell import Cell
-from midway.bench.outcome import Outcome
+from midway.bench.record import Record
 from midway.bench.work import OnBatch
 
 
@@ -19,12 +19,12 @@ class Engine(Protocol):
 
     def run(
         self, cells: Sequence[Cell], *, keep_predictions: bool = False, on_batch: OnBatch | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Record]:
         """Run cells.
 
         Args:
             cells: What to run, in this order as far as there is one.
-            keep_predictions: Outcomes carry logits, labels and groups.
+            keep_predictions: Records carry logits, labels and groups.
             on_batch: Told after every batch, in the calling thread.
         """
         ...

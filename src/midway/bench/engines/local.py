@@ -14,9 +14,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 from midway.bench.cell import Cell
-from midway.bench.material import Material
-from midway.bench.outcome import Failure, Outcome, environment
-from midway.bench.work import OnBatch, work
+from midway.bench.record import Failure, Record
+from midway.bench.resources import ResourceCache
+from midway.bench.work import OnBatch, make_record, run_cell
 
 
 class LocalEngine:
@@ -31,7 +31,7 @@ class LocalEngine:
     Example:
         >>> from midway.bench import Grid, LocalEngine
         >>> cells = Grid.from_dict({"methods": "source,bn", "images": 100, "batch_sizes": 50}).cells()
-        >>> [(outcome.cell.label, outcome.result.images) for outcome in LocalEngine().run(cells)]
+        >>> [(record.cell.label, record.result.images) for record in LocalEngine().run(cells)]
         [('source', 100), ('bn', 100)]
     """
 
@@ -42,18 +42,18 @@ class LocalEngine:
 
     def run(
         self, cells: Sequence[Cell], *, keep_predictions: bool = False, on_batch: OnBatch | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Record]:
         """Run cells and yield their outcomes as they come."""
         if self.jobs == 1:
-            material = Material()
+            resources = ResourceCache()
             for cell in cells:
-                yield work(cell, material, keep_predictions=keep_predictions, on_batch=on_batch)
+                yield run_cell(cell, resources, keep_predictions=keep_predictions, on_batch=on_batch)
         elif cells:
             yield from self._over_processes(cells, keep_predictions, on_batch)
 
     def _over_processes(
         self, cells: Sequence[Cell], keep_predictions: bool, on_batch: OnBatch | None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Record]:
         waiting = deque(cells)
         workers: list[_Worker] = []
         try:
@@ -68,7 +68,7 @@ class LocalEngine:
                         workers.remove(worker)
                         yield worker.died()
                         continue
-                    if not isinstance(message, Outcome):
+                    if not isinstance(message, Record):
                         if on_batch is not None:
                             on_batch(worker.cell, *message)
                         continue
@@ -123,7 +123,7 @@ class _Worker:
         with suppress(OSError):
             self.connection.send(cell)
 
-    def died(self) -> Outcome:
+    def died(self) -> Record:
         """Turn the death of the process into a failed outcome of its cell."""
         self.process.join()
         self.connection.close()
@@ -134,7 +134,7 @@ class _Worker:
         else:
             reason = f"its worker process ended with status {code}"
         seconds = time.perf_counter() - self.started
-        return Outcome(self.cell, None, Failure(reason), seconds, environment() | {"threads": self.cell.threads})
+        return make_record(self.cell, None, Failure(reason), seconds)
 
     def dismiss(self) -> None:
         """Let the process end by itself."""
@@ -164,7 +164,7 @@ def _threads_of_children(count: int) -> Iterator[None]:
 def _serve(connection: Connection, keep_predictions: bool) -> None:
     """Run cells until the line ends, which it also does when the process at its other end is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    material = Material()
+    resources = ResourceCache()
 
     def tell(cell: Cell, done: int, total: int, running: float) -> None:
         try:
@@ -175,6 +175,6 @@ def _serve(connection: Connection, keep_predictions: bool) -> None:
     while True:
         try:
             cell = connection.recv()
-            connection.send(work(cell, material, keep_predictions=keep_predictions, on_batch=tell))
+            connection.send(run_cell(cell, resources, keep_predictions=keep_predictions, on_batch=tell))
         except (EOFError, OSError):
             return

@@ -18,10 +18,11 @@ from torch import nn
 
 import midway
 from midway.bench.cell import Cell
-from midway.bench.material import Material
-from midway.bench.networks import FROM_FILES, load_network
-from midway.bench.outcome import Failure, Outcome, environment
-from midway.bench.work import OnBatch, work
+from midway.bench.code import FROM_FILES
+from midway.bench.networks import load_network
+from midway.bench.record import Failure, Record
+from midway.bench.resources import ResourceCache
+from midway.bench.work import OnBatch
 from midway.data import ImageSet
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -82,7 +83,7 @@ class RayEngine:
 
     def run(
         self, cells: Sequence[Cell], *, keep_predictions: bool = False, on_batch: OnBatch | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Record]:
         """Run cells and yield their outcomes as they come.
 
         Raises:
@@ -132,7 +133,7 @@ class RayEngine:
 
     def _run(
         self, ray: ModuleType, cells: Sequence[Cell], keep_predictions: bool, on_batch: OnBatch | None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Record]:
         kinds = {tuple(self.needs(cell).items()) for cell in cells}
         for kind in kinds:
             refuse_what_fits_nowhere(ray, dict(kind))
@@ -182,15 +183,15 @@ def refuse_what_fits_nowhere(ray: ModuleType, needs: dict[str, float]) -> None:
         raise ValueError(f"no node of the Ray cluster has {wanted} for a cell: ask for less, or add a node.")
 
 
-def _fetch(ray: ModuleType, reference: Any, cell: Cell, started: float) -> Outcome:
+def _fetch(ray: ModuleType, reference: Any, cell: Cell, started: float) -> Record:
     """Take the outcome of a task; a task that was lost for good is a failed cell."""
     try:
-        outcome: Outcome = ray.get(reference)
+        outcome: Record = ray.get(reference)
     except ray.exceptions.RayError as error:
         first = str(error).strip().splitlines()[0]
         seconds = time.perf_counter() - started
         failure = Failure(f"its Ray task was lost: {type(error).__name__}: {first}")
-        return Outcome(cell, None, failure, seconds, environment() | {"threads": cell.threads})
+        return make_record(cell, None, failure, seconds)
     return outcome
 
 
@@ -225,7 +226,7 @@ class Shelf:
             shelf.networks[name, classes] = ray.put(loaded)
             return loaded
 
-        material = Material(load_data=load_data, make_network=make_network)
+        material = ResourceCache(load_data=load_data, make_network=make_network)
         for cell in {(cell.stream_key, cell.network): cell for cell in cells}.values():
             try:
                 material.lazy_stream(cell)
@@ -236,7 +237,7 @@ class Shelf:
                 logging.getLogger(__name__).debug("%s cannot be prepared", cell, exc_info=True)
         return shelf
 
-    def material(self) -> Material:
+    def material(self) -> ResourceCache:
         """Return what takes data and networks from the shelf, in a worker."""
         ray = import_ray()
 
@@ -250,7 +251,7 @@ class Shelf:
             found: nn.Module = load_network(name, classes) if there is None else ray.get(there)
             return found
 
-        return Material(load_data=load_data, make_network=make_network)
+        return ResourceCache(load_data=load_data, make_network=make_network)
 
 
 def _place(args: tuple[Any, ...], which: dict[str, Any]) -> str:
@@ -282,18 +283,18 @@ def _start_board(ray: ModuleType) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _kept(shelf: Shelf) -> Material:
+def _kept(shelf: Shelf) -> ResourceCache:
     """Keep what a worker took from the shelf of a run for its next cells."""
     return shelf.material()
 
 
-def _run_cell(cell: Cell, shelf: Shelf, keep_predictions: bool, board: Any) -> Outcome:
+def _run_cell(cell: Cell, shelf: Shelf, keep_predictions: bool, board: Any) -> Record:
     """Run one cell in a worker, which keeps data, networks and the last stream for the next one."""
     if cell.version != midway.__version__:
         reason = (
             f"this node has midway {midway.__version__}, the plan is of {cell.version}: install the same everywhere"
         )
-        return Outcome(cell, None, Failure(reason), 0.0, environment() | {"threads": cell.threads})
+        return Record(cell, None, Failure(reason), 0.0, environment() | {"threads": cell.threads})
     last = 0.0
 
     def tell(cell: Cell, done: int, total: int, running: float) -> None:
@@ -302,4 +303,4 @@ def _run_cell(cell: Cell, shelf: Shelf, keep_predictions: bool, board: Any) -> O
             last = time.monotonic()
             board.put.remote(cell.key, done, total, running)
 
-    return work(cell, _kept(shelf), keep_predictions=keep_predictions, on_batch=tell)
+    return run_cell(cell, _kept(shelf), keep_predictions=keep_predictions, on_batch=tell)

@@ -1,4 +1,4 @@
-"""What cells need, loaded once a process: data sets, networks, and the stream that is in use."""
+"""Data sets, networks and the stream in use, each loaded once a process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from midway.bench.cell import Cell
 from midway.bench.networks import load_network
 from midway.bench.plan import DOMAIN_SETS
 from midway.data import CorruptedImages, ImageArray, ImageSet
-from midway.streams import Scenario, Stream, build
+from midway.streams import Stream, build
 from midway.streams.build import Shifted
 
 LARGEST_CACHE = 2**30
 """Bytes of a stream up to which its images are made once and kept for the next method."""
 
 
-class Material:
+class ResourceCache:
     """Data and networks for cells, each loaded when it is first needed; the last stream is kept as well.
 
     Args:
@@ -31,10 +31,9 @@ class Material:
         make_network: Loads a network by its name and the number of classes, as ``load_network`` does.
 
     Example:
-        >>> from midway.bench import Grid
-        >>> from midway.bench.material import Material
+        >>> from midway.bench import Grid, ResourceCache
         >>> cell = Grid.from_dict({"methods": "bn", "images": 400}).cells()[0]
-        >>> Material().stream(cell)
+        >>> ResourceCache().stream(cell)
         Stream('pure:gaussian_noise', 400 images in 2 batches)
     """
 
@@ -74,8 +73,7 @@ class Material:
 
     def data_set(self, cell: Cell) -> ImageSet:
         """Return the images of a cell under the first of its shifts."""
-        scenario = Scenario.parse(cell.scenario)
-        return self._shifted(cell)(scenario.shifts[0], scenario.severity)
+        return self._shifted(cell)(cell.scenario.shifts[0], cell.scenario.severity)
 
     def _shifted(self, cell: Cell) -> Shifted:
         """Return the function from a shift and a severity to a cell's images."""

@@ -1,4 +1,4 @@
-"""How good answers are, from predictions and labels alone."""
+"""Accuracy, likelihood and calibration from predictions and labels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def accuracy_by_group(predictions: Tensor, labels: Tensor, group: Tensor, names:
 
 
 def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
-    """Mean surprise at the true class, -ln p(label), in nats; NaN if there are no images.
+    """Mean of -ln p(label); NaN if there are no images.
 
     Args:
         logits: (N, C); log-probabilities will do as well.
@@ -82,8 +82,8 @@ def calibration_error(logits: Tensor, labels: Tensor, *, bins: int = 15) -> floa
         return float("nan")
     confidence, predictions = logits.double().softmax(dim=1).max(dim=1)
     excess = confidence - (predictions == labels).double()
-    place = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gaps = excess.new_zeros(bins).index_add(0, place, excess)  # images in a bin x (confidence - accuracy)
+    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
+    gaps = excess.new_zeros(bins).index_add(0, index, excess)  # images in a bin x (confidence - accuracy)
     return 100 * gaps.abs().sum().item() / len(labels)
 
 

@@ -1,0 +1,167 @@
+"""Digests of the code that computes a number, so that a stored result is reused exactly as long as it is valid."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import io
+import os
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+FROM_FILES = "midway_networks_"
+"""Prefix of the module names under which files with networks are imported."""
+
+INSTALLED = {"site-packages", "dist-packages"}
+
+WITHOUT_NUMBERS = frozenset(
+    {
+        "midway",
+        "midway.registry",
+        "midway.suggest",
+        "midway.files",
+        "midway.adaptation.registry",
+        "midway.bench.cell",
+        "midway.bench.record",
+    }
+)
+"""Modules that register, look up, word and store things: no number depends on them, and they import much."""
+
+
+def code_digest(modules: Iterable[str]) -> str:
+    """Return a digest of modules and of all modules they import from the same packages or from loose files.
+
+    Comments, docstrings and blank lines do not count. Installed packages other than those of the given modules have
+    versions, which are recorded with every result, and do not count either.
+
+    Args:
+        modules: Names of the modules that define the method, the network, the corruptions and so on.
+
+    Example:
+        >>> from midway.bench.code import code_digest
+        >>> len(code_digest(["midway.methods.tent"]))
+        16
+    """
+    return _digest_of(tuple(sorted(set(modules))))
+
+
+@cache
+def _digest_of(modules: tuple[str, ...]) -> str:
+    packages = {module.partition(".")[0] for module in modules}
+    sources: dict[str, str] = {}
+    waiting, seen = list(modules), set[str]()
+    while waiting:
+        module = waiting.pop()
+        if module in seen or module in WITHOUT_NUMBERS:
+            continue
+        seen.add(module)
+        path = _source_file(module)
+        if path is None or (module.partition(".")[0] not in packages and _is_library(path)):
+            continue
+        name = path.name if module.startswith(FROM_FILES) else module  # wherever the file is stored
+        sources[name] = _file_digest(path, path.stat().st_mtime_ns)
+        waiting += _imports(module, path, path.stat().st_mtime_ns)
+    lines = "\n".join(sorted(f"{module} {digest}" for module, digest in sources.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+def _source_file(module: str) -> Path | None:
+    """Return the file of a module without importing it, if it has one."""
+    loaded = sys.modules.get(module)
+    origin = getattr(loaded, "__file__", None)
+    if origin is None:
+        try:
+            spec = importlib.util.find_spec(module)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        origin = None if spec is None else spec.origin
+    return Path(origin) if origin and origin.endswith(".py") else None
+
+
+def _is_library(path: Path) -> bool:
+    """Tell whether a file belongs to an installed package or to Python itself."""
+    return bool(INSTALLED & {*path.parts}) or path.is_relative_to(Path(os.__file__).parent)
+
+
+@cache
+def _file_digest(path: Path, modified: int) -> str:
+    """Digest the code of a file without its comments, docstrings and blank lines.
+
+    Lines are compared as text, not as syntax trees, whose form depends on the version of Python.
+    """
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for start, stop in _docstrings(ast.parse(text)):
+        lines[start - 1 : stop] = [""] * (stop - start + 1)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        row, column = token.start
+        if token.type == tokenize.COMMENT and lines[row - 1]:
+            lines[row - 1] = lines[row - 1][:column]
+    code = "\n".join(line.rstrip() for line in lines if line.strip())
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Yield the first and last line of every string that stands alone as a statement."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.end_lineno or node.lineno
+
+
+@cache
+def _imports(module: str, path: Path, modified: int) -> tuple[str, ...]:
+    """Return the modules that a module imports anywhere in its code; type-checking imports are left out."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found: list[str] = []
+    for node in _without_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            name = ".".join(part for part in (base, node.module) if part)
+            found += [_defining_module(name, alias.name) for alias in node.names]
+    return tuple(dict.fromkeys(found))
+
+
+def _without_type_checking(tree: ast.Module) -> Iterator[ast.AST]:
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting += node.orelse
+            continue
+        yield node
+        waiting += ast.iter_child_nodes(node)
+
+
+@cache
+def _defining_module(module: str, name: str) -> str:
+    """Return the module that defines what ``from module import name`` imports, looking through re-exports."""
+    submodule = f"{module}.{name}"
+    path = _source_file(module)
+    if path is None or path.name != "__init__.py":
+        return module
+    if _source_file(submodule) is not None:
+        return submodule
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name and node.module != module:
+                    return _defining_module(node.module, alias.name)
+    defined = getattr(getattr(sys.modules.get(module), name, None), "__module__", module)
+    return defined if isinstance(defined, str) else module
+
+
+def folder_digest(root: str) -> str:
+    """Return a digest of the names and sizes of all files in a folder of images."""
+    digest = hashlib.sha256()
+    for directory, folders, files in os.walk(root):
+        folders.sort()
+        for file in sorted(files):
+            path = Path(directory, file)
+            digest.update(os.fsencode(f"{path.relative_to(root)}\n{path.lstat().st_size}\n"))
+    return digest.hexdigest()[:16]

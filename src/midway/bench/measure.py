@@ -1,0 +1,95 @@
+"""Show a stream to a method and measure its answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+
+from midway.adaptation.base import Method
+from midway.adaptation.parameters import first_weight
+from midway.bench.record import Result
+from midway.metrics import Answers, compute
+from midway.streams import Batch
+
+
+class Batches(Protocol):
+    """What a method is evaluated on: batches, the names of their groups, and a name."""
+
+    @property
+    def name(self) -> str:
+        """The name in tables and messages."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches in order."""
+
+
+def answer(
+    method: Method,
+    stream: Batches,
+    *,
+    on_batch: Callable[[float], None] | None = None,
+    around_first: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Answers:
+    """Show a stream to a method in its present state and return every answer.
+
+    Args:
+        method: The method.
+        stream: The batches.
+        on_batch: Called after every batch with the accuracy so far.
+        around_first: Creates a context for the first batch, to measure its cost.
+    """
+    like = first_weight(method, torch.empty(0))
+    logits, labels, groups, seconds = [], [], [], []
+    correct = seen = 0
+    for batch in stream:
+        images = batch.images.to(like)
+        with nullcontext() if seen else around_first():
+            started = time.perf_counter()
+            answered = method(images).cpu()
+            seconds.append(time.perf_counter() - started)
+        classes, lowest, highest = answered.shape[1], int(batch.labels.min()), int(batch.labels.max())
+        if lowest < 0 or highest >= classes:
+            wrong = lowest if lowest < 0 else highest
+            raise ValueError(
+                f"{stream.name} has label {wrong}, but the network has {classes} classes, 0 to {classes - 1}: "
+                "give it data of its own classes."
+            )
+        logits.append(answered)
+        labels.append(batch.labels)
+        groups.append(batch.group)
+        correct += int((answered.argmax(dim=1) == batch.labels).sum())
+        seen += len(batch)
+        if on_batch is not None:
+            on_batch(100 * correct / seen)
+    if not logits:
+        raise ValueError(
+            f"{stream.name} has no batches: give a stream, a list of pairs or a DataLoader "
+            "(a generator is exhausted after one method)."
+        )
+    sizes = tuple(map(len, labels))
+    return Answers(torch.cat(logits), torch.cat(labels), torch.cat(groups), tuple(seconds), batch_sizes=sizes)
+
+
+def measure(method: Method, stream: Batches, answers: Answers) -> Result:
+    """Compute all metrics of a method's answers to a stream, for the whole stream and for each of its groups."""
+    groups: dict[str, dict[str, float]] = {}
+    for index, group in enumerate(stream.groups):
+        chosen = answers.of_group(index)
+        groups[group] = {"images": len(chosen.labels)} | compute(chosen, of_group=True)
+    correct = (answers.predictions == answers.labels).split(answers.batch_sizes)
+    return Result(
+        metrics=compute(answers),
+        groups=groups,
+        batch_accuracies=tuple(100 * batch.sum().item() / len(batch) for batch in correct),
+        diagnostics=dict(method.diagnostics),
+        hyperparameters=json.loads(json.dumps(method.hyperparameters, default=repr)),
+    )

@@ -1,0 +1,25 @@
+"""Metrics: what is measured of a method on a stream, each registered under its name."""
+
+from midway.metrics.classification import (
+    accuracy,
+    accuracy_by_group,
+    average_accuracy,
+    calibration_error,
+    mean_corruption_error,
+    negative_log_likelihood,
+)
+from midway.metrics.registry import METRICS, Answers, Metric, compute, metric
+
+__all__ = [
+    "METRICS",
+    "Answers",
+    "Metric",
+    "accuracy",
+    "accuracy_by_group",
+    "average_accuracy",
+    "calibration_error",
+    "compute",
+    "mean_corruption_error",
+    "metric",
+    "negative_log_likelihood",
+]
