@@ -7,7 +7,7 @@ import pkgutil
 import warnings
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from midway.suggest import unknown
 
@@ -79,6 +79,11 @@ class Registry(Mapping[str, T]):
         if name not in self._objects:
             raise ValueError(unknown(self.kind, str(name), self._objects))
         return self._objects[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the object of a name, or a default."""
+        self.discover()
+        return self._objects.get(name, default)
 
     def __contains__(self, name: object) -> bool:
         self.discover()
