@@ -10,6 +10,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
 from matplotlib.text import Text
 
 import midway
@@ -227,7 +228,7 @@ def test_accuracy_over_time_is_a_running_mean_of_the_mean_over_seeds() -> None:
     (plain,) = accuracy_over_time(results)
     assert plain.window == 1
     assert plain.lines == {"bn": (50.0, 60.0, 70.0, 40.0)}
-    line = draw_over_time([stream]).axes[0].lines[0]
+    line = draw_over_time((stream,)).axes[0].lines[0]
     assert list(line.get_xdata()) == [2, 3, 4]
     assert list(line.get_ydata()) == [55.0, 65.0, 55.0]
     assert running_mean([1.0, 2.0, 6.0], 2) == (1.5, 4.0)
@@ -422,7 +423,7 @@ def test_energies_before_and_after() -> None:
     assert method.adapted_images is not None
     adapted = (-method.data_model(method.adapted_images).logsumexp(dim=1)).tolist()
     assert after.values["adapted"] == pytest.approx(adapted)
-    assert {"clean", "corrupted", "sampled", "adapted", "before: source"} <= written(draw_energies([before, after]))
+    assert {"clean", "corrupted", "sampled", "adapted", "before: source"} <= written(draw_energies((before, after)))
     colours = {style.colour for style in plot_styles({name: name for name in midway.methods.names()}).values()}
     assert not colours & {colour for colour, _ in KINDS.values()}
     assert len({line for _, line in KINDS.values()}) == len(KINDS)
@@ -470,3 +471,69 @@ def test_figures_show_the_method_with_its_settings_in_the_run() -> None:
     assert cell.network == "b"
     with pytest.raises(ValueError, match="unknown method 'mtia': did you mean 'mita'"):
         entry_of(records, "mtia")
+
+
+def test_a_method_has_its_style_whatever_else_is_compared() -> None:
+    names = midway.methods.names()
+    alone = plot_styles({"mita": "mita"})["mita"]
+    everything = plot_styles({name: name for name in names})
+    assert everything["mita"] == alone
+    assert list(everything) == names
+    assert len({style.colour for style in everything.values()}) == len(names)
+    assert len({style.colour_on_dark for style in everything.values()}) == len(names)
+    assert len({style.marker for style in everything.values()}) == len(names)
+    same = plot_styles({"mita": "mita", "mita_same": "mita"})["mita_same"]
+    assert same == plot_styles({"mita_same": "mita"})["mita_same"]
+    assert same.marker == alone.marker
+    assert same.dash
+    assert same.hatch
+    assert same.colour != alone.colour
+
+
+def contrast(colour: str, background: str) -> float:
+    """Return the contrast of two colours as WCAG defines it."""
+    light = []
+    for each in (colour, background):
+        rgb = [int(each[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+        linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in rgb]
+        light.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(light) + 0.05) / (min(light) + 0.05)
+
+
+def test_colours_stand_out_on_white_and_on_dark_pages() -> None:
+    for style in plot_styles({name: name for name in (*midway.methods.names(), "mine", "yours")}).values():
+        assert contrast(style.colour, "#ffffff") > 2.5
+        assert contrast(style.colour_on_dark, "#15171b") > 4.5
+
+
+def test_a_new_method_changes_no_other_style(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Alpha(midway.methods.Tent):
+        about = replace(midway.methods.Tent.about, name="alpha", title="Alpha", colour="", marker="")
+
+    names, find = midway.methods.names(), midway.methods.find
+    before = plot_styles({name: name for name in names})
+    monkeypatch.setattr(midway.methods, "names", lambda: ["alpha", *names])
+    monkeypatch.setattr(midway.methods, "find", lambda name: Alpha if name == "alpha" else find(name))
+    after = plot_styles({name: name for name in ("alpha", *names)})
+    assert {name: after[name] for name in before} == before
+    assert after["alpha"].title == "Alpha"
+    assert MarkerStyle(after["alpha"].marker).is_filled()
+
+
+def test_a_colour_is_that_of_the_label_and_similar_colours_differ_in_pattern() -> None:
+    labels = {"mita": "mita", **{f"mita_{letter}": "mita" for letter in "abcdefg"}}
+    labels |= {f"method {number}": f"method {number}" for number in range(7)}
+    together = plot_styles(labels)
+    for label, name in labels.items():
+        alone = plot_styles({label: name})[label]
+        assert (together[label].colour, together[label].marker) == (alone.colour, alone.marker)
+    shown = [(style.colour, style.dash, style.hatch) for style in together.values()]
+    assert len(set(shown)) == len(shown)
+    assert len({style.colour for style in together.values()}) < len(shown)
+
+
+def test_methods_of_other_packages_have_colours_too() -> None:
+    styles = plot_styles({"mine": "mine", "yours": "yours", "source": "source"})
+    assert list(styles) == ["source", "mine", "yours"]
+    assert len({style.colour for style in styles.values()}) == 3
+    assert all(MarkerStyle(style.marker).is_filled() for style in styles.values())

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
+import colorsys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from midway import methods
 from midway.streams import Scenario
 from midway.streams.scenario import SEVERITY
 
-# Colour on white, colour on a dark page, marker. After Okabe and Ito, and Tol: colour-blind readers can distinguish
-# them; the few that are similar differ in marker. The first colours are for the registered methods in their order.
-PALETTE = (
-    ("#6e6e6e", "#a8a8a8", "o"),
-    ("#3a9bd9", "#7cc7f2", "s"),
-    ("#0059a0", "#5b9fe8", "^"),
-    ("#44aa99", "#5cc2b1", "v"),
-    ("#d68f00", "#f0b429", "X"),
-    ("#117733", "#5dbb7a", "D"),
-    ("#999933", "#c2c25a", "P"),
-    ("#7a4a2b", "#c39b7b", "<"),
-    ("#aa4499", "#d588c8", ">"),
-    ("#332288", "#9a8ee8", "d"),
-    ("#cc6677", "#e58f9d", "p"),
-    ("#882255", "#d9739f", "h"),
-    ("#d55e00", "#ff8f45", "*"),
-)
-SPARE = (
-    ("#000000", "#ffffff", "8"),
-    ("#5f6b2d", "#b5c46e", "H"),
-    ("#00797a", "#58cfd0", "8"),
-    ("#a6261d", "#f08a80", "H"),
-    ("#7f5fa8", "#c3aee6", "8"),
-)
+SPARE = (("#000000", "8"), ("#5f6b2d", "H"), ("#00797a", "8"), ("#a6261d", "H"), ("#7f5fa8", "8"))
+"""Colours and markers of methods whose ``about`` declares none. Like the declared ones, they follow Okabe and Ito, and
+Tol: colour-blind readers can distinguish them, and similar ones differ in marker."""
+
 TINTS = (0.2, 0.27, 0.34, 0.41, 0.48)
 """Shares of white in the colours of variants of a method."""
 
@@ -74,8 +55,9 @@ class PlotStyle:
 def plot_styles(labels: Mapping[str, str]) -> dict[str, PlotStyle]:
     """Return the style of every label, in the order of the registry of methods.
 
-    The colour depends on the label alone: a method has the same colour everywhere, and its variants have tints of it.
-    Labels with similar colours differ in dash and hatch.
+    A colour depends on the label and its method alone: a method has the colour and the marker that its ``about``
+    declares, or else spare ones by its name, and its variants have tints of the colour. Labels with similar colours
+    differ in dash and hatch.
 
     Args:
         labels: Label -> name of its method.
@@ -92,9 +74,7 @@ def plot_styles(labels: Mapping[str, str]) -> dict[str, PlotStyle]:
     styles: dict[str, PlotStyle] = {}
     for label in ordered:
         name = labels[label]
-        index = known.index(name)
-        built_in = name in methods.names() and index < len(PALETTE)
-        colour, on_dark, marker = PALETTE[index] if built_in else SPARE[_hash(name, len(SPARE))]
+        colour, marker = _colour_and_marker(name)
         white, pattern = 0.0, 0
         if label != name:
             variant = _hash(label, len(TINTS))
@@ -104,9 +84,8 @@ def plot_styles(labels: Mapping[str, str]) -> dict[str, PlotStyle]:
         pattern = next((each for each in turns if each not in taken), pattern)
         taken.add(pattern)
         dash, hatch = ((4.0, 2.0), "") if label == "source" else PATTERNS[pattern]
-        styles[label] = PlotStyle(
-            method_title(label, name), _tint(colour, white), _tint(on_dark, white), marker, dash, hatch
-        )
+        tint = _tint(colour, white)
+        styles[label] = PlotStyle(method_title(label, name), tint, _on_dark(tint), marker, dash, hatch)
     return styles
 
 
@@ -160,6 +139,28 @@ def _hash(text: str, below: int) -> int:
     return (zlib.crc32(text.encode()) >> 16) % below
 
 
+def _colour_and_marker(name: str) -> tuple[str, str]:
+    colour, marker = SPARE[_hash(name, len(SPARE))]
+    if name not in methods.names():
+        return colour, marker
+    about = methods.find(name).about
+    return about.colour or colour, about.marker or marker
+
+
 def _tint(colour: str, white: float) -> str:
-    parts = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
-    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
+    return _hex(value + (1 - value) * white for value in _rgb(colour))
+
+
+def _on_dark(colour: str) -> str:
+    """Return a light colour of the same hue; the darker the given one, the lighter."""
+    hue, lightness, saturation = colorsys.rgb_to_hls(*_rgb(colour))
+    return _hex(colorsys.hls_to_rgb(hue, max(0.65, 1 - 0.8 * lightness, lightness), saturation))
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    return red, green, blue
+
+
+def _hex(values: Iterable[float]) -> str:
+    return "#" + "".join(f"{round(255 * value):02x}" for value in values)
