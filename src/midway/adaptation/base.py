@@ -46,6 +46,8 @@ class About:
         needs: What it cannot do without, beyond the images.
         uses_other_images: An answer depends on the rest of the batch or on earlier batches.
         aligns_each_image: Each image is adapted to, or adapted, by itself.
+        colour: Colour in figures on white, such as ``"#0059a0"``; empty for a spare one.
+        marker: Marker in figures, as matplotlib names it; empty for a spare one.
     """
 
     name: str
@@ -58,6 +60,8 @@ class About:
     needs: tuple[str, ...] = ()
     uses_other_images: bool = True
     aligns_each_image: bool = False
+    colour: str = ""
+    marker: str = ""
 
 
 class _Sealed(ABCMeta):

@@ -61,6 +61,8 @@ class SAR(Method):
     about = About(
         name="sar",
         title="SAR",
+        colour="#999933",
+        marker="P",
         paper="Niu et al., ICLR 2023",
         paradigm="batch",
         moves="norm scales and shifts, not of the last stage",

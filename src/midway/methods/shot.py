@@ -50,6 +50,8 @@ class SHOT(Method):
     about = About(
         name="shot",
         title="SHOT",
+        colour="#d68f00",
+        marker="X",
         paper="Liang et al., ICML 2020",
         paradigm="batch",
         moves="norm scales and shifts",

@@ -193,6 +193,8 @@ class TEA(Method):
     about = About(
         name="tea",
         title="TEA",
+        colour="#882255",
+        marker="h",
         paper="Yuan et al., CVPR 2024",
         paradigm="batch",
         moves="norm scales and shifts",

@@ -44,6 +44,8 @@ class Tent(Method):
     about = About(
         name="tent",
         title="TENT",
+        colour="#0059a0",
+        marker="^",
         paper="Wang et al., ICLR 2021",
         paradigm="batch",
         moves="norm scales and shifts",

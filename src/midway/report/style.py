@@ -11,30 +11,10 @@ from midway import methods
 from midway.streams import Scenario
 from midway.streams.scenario import SEVERITY
 
-# Colour on white and marker of methods whose ``about`` declares none, in the order of the registry. After Okabe and
-# Ito, and Tol: colour-blind readers can distinguish them; the few that are similar differ in marker.
-PALETTE = (
-    ("#6e6e6e", "o"),
-    ("#3a9bd9", "s"),
-    ("#0059a0", "^"),
-    ("#44aa99", "v"),
-    ("#d68f00", "X"),
-    ("#117733", "D"),
-    ("#999933", "P"),
-    ("#7a4a2b", "<"),
-    ("#aa4499", ">"),
-    ("#332288", "d"),
-    ("#cc6677", "p"),
-    ("#882255", "h"),
-    ("#d55e00", "*"),
-)
-SPARE = (
-    ("#000000", "8"),
-    ("#5f6b2d", "H"),
-    ("#00797a", "8"),
-    ("#a6261d", "H"),
-    ("#7f5fa8", "8"),
-)
+SPARE = (("#000000", "8"), ("#5f6b2d", "H"), ("#00797a", "8"), ("#a6261d", "H"), ("#7f5fa8", "8"))
+"""Colours and markers of methods whose ``about`` declares none. Like the declared ones, they follow Okabe and Ito, and
+Tol: colour-blind readers can distinguish them, and similar ones differ in marker."""
+
 TINTS = (0.2, 0.27, 0.34, 0.41, 0.48)
 """Shares of white in the colours of variants of a method."""
 
@@ -75,8 +55,9 @@ class PlotStyle:
 def plot_styles(labels: Mapping[str, str]) -> dict[str, PlotStyle]:
     """Return the style of every label, in the order of the registry of methods.
 
-    The colour depends on the label alone: a method has the same colour everywhere, and its variants have tints of it.
-    Labels with similar colours differ in dash and hatch.
+    A colour depends on the label and its method alone: a method has the colour and the marker that its ``about``
+    declares, or else spare ones by its name, and its variants have tints of the colour. Labels with similar colours
+    differ in dash and hatch.
 
     Args:
         labels: Label -> name of its method.
@@ -103,8 +84,8 @@ def plot_styles(labels: Mapping[str, str]) -> dict[str, PlotStyle]:
         pattern = next((each for each in turns if each not in taken), pattern)
         taken.add(pattern)
         dash, hatch = ((4.0, 2.0), "") if label == "source" else PATTERNS[pattern]
-        tinted = _hex([value + (1 - value) * white for value in _rgb(colour)])
-        styles[label] = PlotStyle(method_title(label, name), tinted, _on_dark(tinted), marker, dash, hatch)
+        tint = _tint(colour, white)
+        styles[label] = PlotStyle(method_title(label, name), tint, _on_dark(tint), marker, dash, hatch)
     return styles
 
 
@@ -159,18 +140,21 @@ def _hash(text: str, below: int) -> int:
 
 
 def _colour_and_marker(name: str) -> tuple[str, str]:
-    """Return what the method declares, or else a choice by its index in the registry or by its name."""
-    registered = methods.names()
-    index = registered.index(name) if name in registered else len(PALETTE)
-    colour, marker = PALETTE[index] if index < len(PALETTE) else SPARE[_hash(name, len(SPARE))]
-    about = methods.find(name).about if name in registered else None
-    return getattr(about, "colour", "") or colour, getattr(about, "marker", "") or marker
+    colour, marker = SPARE[_hash(name, len(SPARE))]
+    if name not in methods.names():
+        return colour, marker
+    about = methods.find(name).about
+    return about.colour or colour, about.marker or marker
+
+
+def _tint(colour: str, white: float) -> str:
+    return _hex(value + (1 - value) * white for value in _rgb(colour))
 
 
 def _on_dark(colour: str) -> str:
-    """Return a colour of the same hue that is as light on a dark page as the given one is dark on white."""
+    """Return a light colour of the same hue; the darker the given one, the lighter."""
     hue, lightness, saturation = colorsys.rgb_to_hls(*_rgb(colour))
-    return _hex(colorsys.hls_to_rgb(hue, 1 - 0.8 * lightness, saturation))
+    return _hex(colorsys.hls_to_rgb(hue, max(0.65, 1 - 0.8 * lightness, lightness), saturation))
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

@@ -121,17 +121,6 @@ class Frame:
         }
         return self.filter(lambda row: row.seed in shared.get((row.scenario, row.label), ()))
 
-    def common_streams(self) -> Frame:
-        """Keep the scenarios and seeds that all labels share, for means over several scenarios.
-
-        Where nothing is common to all labels, the labels with the fewest scenarios and seeds are dropped.
-        """
-        streams: dict[str, set[tuple[Scenario, int]]] = {}
-        for row in self.rows:
-            streams.setdefault(row.label, set()).add((row.scenario, row.seed))
-        labels, common = common_to_all(streams)
-        return self.filter(lambda row: row.label in labels and (row.scenario, row.seed) in common)
-
     def to_pandas(self) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame; scenarios become text.
 
