@@ -19,7 +19,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from midway.bench.plan import Grid, PlanError
+from midway.bench.plan import Grid
+from midway.bench.plan_values import PlanError
 
 
 def read_plan(path: Path) -> dict[str, Any]:
