@@ -94,7 +94,11 @@ def test_here_and_in_workers_give_the_same() -> None:
 
 def test_a_worker_that_dies_costs_its_task_and_is_replaced() -> None:
     results = dict(run_in_workers([Fatal(number) for number in range(5)], jobs=2))
-    assert {task.number: result for task, result in results.items() if not isinstance(result, Died)} == {0: 0, 3: 3, 4: 4}
+    assert {task.number: result for task, result in results.items() if not isinstance(result, Died)} == {
+        0: 0,
+        3: 3,
+        4: 4,
+    }
     killed, ended = results[Fatal(1)], results[Fatal(2)]
     assert killed.reason == "its worker process was killed by SIGKILL (out of memory?)"
     assert ended.reason == "its worker process ended with status 7"

@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, ClassVar, Generic, TypeVar
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeVar
 
 DEATHS_BEFORE_WORK = 3
 """Workers in a row that may die before they begin any task."""
@@ -97,66 +98,103 @@ def run_here(
 def run_in_workers(
     tasks: Sequence[T], *, jobs: int, on_message: Callable[[T, Any], None] | None = None
 ) -> Iterator[tuple[T, Any]]:
-    """Run tasks in worker processes and yield each with its result as it ends, in any order.
+    """Run tasks in worker processes that end with the last task; see ``WorkerPool.run``."""
+    with WorkerPool(jobs) as pool:
+        yield from pool.run(tasks, on_message)
+
+
+class WorkerPool:
+    """Worker processes that run tasks; they start when they are needed and end with the pool.
 
     The processes are spawned: a forked process would wait for threads, such as those of torch, that it does not have.
-    A worker that dies costs its task, whose result is ``Died``, and is replaced. Closing the iterator stops all workers.
 
     Args:
-        tasks: What to run.
         jobs: Number of processes.
-        on_message: Called with a task and a message it sent, in the calling thread.
-
-    Raises:
-        WorkerError: Several workers in a row died before they began a task.
-        Exception: A task raised it.
     """
-    waiting = list(tasks)
-    workers: list[_Worker[T]] = []
-    deaths = 0
-    try:
-        while waiting or workers:
-            while waiting and len(workers) < jobs:
-                task = waiting.pop(choose(waiting, None, [each.task.affinity for each in workers]))
-                worker = _Worker(task)
-                workers.append(worker)
-                worker.give(task)
-            for worker in _ready(workers):
-                try:
-                    kind, content = worker.receive()
-                except (EOFError, OSError):
-                    workers.remove(worker)
-                    died = worker.end()
-                    deaths = 0 if worker.began else deaths + 1
-                    if worker.began:
-                        yield worker.task, died
-                    elif deaths > DEATHS_BEFORE_WORK:
-                        raise WorkerError(
-                            f"{deaths} worker processes in a row died before they began to work ({died.reason}): "
-                            "use fewer jobs, check the memory, and call scripts under `if __name__ == '__main__'`."
-                        ) from None
-                    else:
-                        waiting.insert(0, worker.task)
-                    continue
-                if kind == "message":
-                    if on_message is not None:
-                        on_message(worker.task, content)
-                elif kind == "error":
-                    raise content
-                elif kind == "result":
-                    task = worker.task
-                    if waiting:
-                        others = [each.task.affinity for each in workers if each is not worker]
-                        worker.give(waiting.pop(choose(waiting, task.affinity, others)))
-                    else:
-                        workers.remove(worker)
-                        worker.end()
-                    yield task, content
-    finally:
-        for worker in workers:
-            worker.stop()
-        for worker in workers:
-            worker.end(after=worker.task.stop_seconds)
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._idle: list[_Worker] = []
+
+    def run(self, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None = None) -> Iterator[tuple[T, Any]]:
+        """Run tasks and yield each with its result as it ends, in any order.
+
+        A worker that dies costs its task, whose result is ``Died``, and is replaced. Closing the iterator stops the
+        tasks that are running.
+
+        Args:
+            tasks: What to run.
+            on_message: Called with a task and a message it sent, in the calling thread.
+
+        Raises:
+            WorkerError: Several workers in a row died before they began a task.
+            Exception: A task raised it.
+        """
+        waiting: list[T] = list(tasks)
+        busy: list[_Worker] = []
+        deaths = 0
+        try:
+            while waiting or busy:
+                while waiting and len(busy) < self.jobs:
+                    self._give_next(waiting, busy)
+                for worker in _ready(busy):
+                    task: T = worker.task
+                    try:
+                        kind, content = worker.receive()
+                    except (EOFError, OSError):
+                        busy.remove(worker)
+                        died = worker.end()
+                        if worker.began:
+                            yield task, died
+                        else:
+                            deaths += 1
+                            _check_deaths(deaths, died)
+                            waiting.insert(0, task)
+                        continue
+                    deaths = 0
+                    if kind == "message" and on_message is not None:
+                        on_message(task, content)
+                    elif kind == "error":
+                        raise content
+                    elif kind == "result":
+                        busy.remove(worker)
+                        self._idle.append(worker)
+                        if waiting:
+                            self._give_next(waiting, busy)
+                        yield task, content
+        finally:
+            for worker in busy:
+                worker.stop()
+            for worker in busy:
+                worker.end(after=worker.task.stop_seconds)
+
+    def _give_next(self, waiting: list[T], busy: list[_Worker]) -> None:
+        """Give one of the waiting tasks to an idle worker, or to a new one."""
+        worker = self._idle.pop() if self._idle else None
+        last = None if worker is None else worker.task.affinity
+        task = waiting.pop(choose(waiting, last, [each.task.affinity for each in busy]))
+        if worker is None:
+            worker = _Worker(task)
+        busy.append(worker)
+        worker.give(task)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._idle:
+            worker.end()
+        self._idle = []
+
+
+def _check_deaths(deaths: int, died: Died) -> None:
+    if deaths > DEATHS_BEFORE_WORK:
+        raise WorkerError(
+            f"{deaths} worker processes in a row died before they began to work ({died.reason}): use fewer jobs, "
+            "check the memory, and call scripts under `if __name__ == '__main__'`."
+        )
 
 
 def choose(waiting: Sequence[Task], mine: Hashable, others: Sequence[Hashable]) -> int:
@@ -167,23 +205,22 @@ def choose(waiting: Sequence[Task], mine: Hashable, others: Sequence[Hashable]) 
     )
 
 
-class _Worker(Generic[T]):
+class _Worker:
     """A process, the pipe to it, and its task."""
 
-    def __init__(self, task: T) -> None:
-        self.task = task
+    def __init__(self, task: Task) -> None:
+        self.task: Any = task
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process: SpawnProcess = context.Process(target=_serve, args=(theirs,), daemon=True)
         with _environment_of_children(task.threads):
             self.process.start()
         theirs.close()  # the end of the process is then the end of the pipe
-        self.began = False
-        self.started = time.perf_counter()
+        self.began, self.started = False, time.perf_counter()
 
-    def give(self, task: T) -> None:
+    def give(self, task: Task) -> None:
         """Send a task; if the process is dead, the next look at the pipe shows it."""
-        self.task, self.started = task, time.perf_counter()
+        self.task, self.began, self.started = task, False, time.perf_counter()
         with suppress(OSError):
             self.connection.send(task)
 
@@ -218,7 +255,7 @@ class _Worker(Generic[T]):
         return Died(reason, time.perf_counter() - self.started)
 
 
-def _ready(workers: Sequence[_Worker[T]]) -> list[_Worker[T]]:
+def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
     """Wait until workers have sent something or have died, and return them."""
     ready = wait([handle for worker in workers for handle in (worker.connection, worker.process.sentinel)])
     return [worker for worker in workers if worker.connection in ready or worker.process.sentinel in ready]

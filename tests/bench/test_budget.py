@@ -35,20 +35,20 @@ def test_fewer_images_before_fewer_entries() -> None:
     assert fit(prices, budget=26_000, **sizes) == Fit(200, 1000, 26_000)
     without = fit(prices, budget=25_999, **sizes)
     assert (without.images, without.seconds) == (1000, 2000)
-    assert without.left_out == {
-        "memo": "200 images would take about 25600 s, more than the others leave of 25999 s"
-    }
+    assert without.left_out == {"memo": "200 images would take about 25600 s, more than the others leave of 25999 s"}
     halved = fit(prices, budget=12_999, jobs=2, **sizes)
-    assert halved.left_out == {
-        "memo": "200 images would take about 12800 s, more than the others leave of 12999 s"
-    }
+    assert halved.left_out == {"memo": "200 images would take about 12800 s, more than the others leave of 12999 s"}
     assert halved.seconds == 1000
     least = fit(prices, budget=1, **sizes)
     assert (least.images, least.seconds, list(least.left_out)) == (200, 300, ["memo", "tent"])
 
 
 def test_images_that_are_not_adapted_to_are_cheap_and_finished_rows_stay() -> None:
-    prices = {"source": CostEstimate(0.01, 0.01), "dua": CostEstimate(1.0, 0.01, adapts_to=100), "memo": CostEstimate(50.0, 50.0)}
+    prices = {
+        "source": CostEstimate(0.01, 0.01),
+        "dua": CostEstimate(1.0, 0.01, adapts_to=100),
+        "memo": CostEstimate(50.0, 50.0),
+    }
     streams = {"source": 1, "dua": 1, "memo": 0}  # memo is finished
     sizes: Any = {"streams": streams, "available": 1000, "batch_size": 100}
     # dua: 100 s for the first hundred images, one more second for each hundred after them

@@ -173,7 +173,9 @@ def test_domains_are_shifts(tmp_path: Path) -> None:
     assert np.array_equal(stream.pixels(np.arange(8))[:, 0, 0, 0], 200 + labels)
     assert resources.network(cell)(torch.rand(1, 3, 32, 32)).shape == (1, 2)
     again = replace(cell, seed=1)
-    assert [batch.labels.tolist() for batch in ResourceCache().stream(again)] != [batch.labels.tolist() for batch in stream]
+    assert [batch.labels.tolist() for batch in ResourceCache().stream(again)] != [
+        batch.labels.tolist() for batch in stream
+    ]
 
 
 def test_arranging_shuffles_only_what_stands_class_by_class() -> None:

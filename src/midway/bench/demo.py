@@ -13,9 +13,7 @@ REQUIRED = ("source", "bn", "tent", "mita")
 """Methods that always run: three fast ones, and MITA."""
 
 
-def demo_grid(
-    methods: Sequence[str] = (), *, images: int | None = None, batch_size: int = 200, seed: int = 0
-) -> Grid:
+def demo_grid(methods: Sequence[str] = (), *, images: int | None = None, batch_size: int = 200, seed: int = 0) -> Grid:
     """Return the plan of ``midway demo``: a pure, an outlier and a mixed stream of corrupted CIFAR-10 images.
 
     Args:
