@@ -189,7 +189,7 @@ ERRORS = {
     "[[method]]\nname = 'bn'\nlabel = 3": "3: the label of bn must be a string, got 3.",
     "[method]\nname = 'bn'": "1: method must be a list of tables: write [[method]] above",
     "methods = 'bn'\nseeds = [0,": "2: ",
-    "methods = bn": "1: Invalid value: this is not TOML; put words in quotes",
+    "methods = bn": "1: Invalid value: this is not TOML; quote strings",
 }
 
 

@@ -242,6 +242,7 @@ def fit_grid(
     jobs: int = 1,
     required: Sequence[str] = REQUIRED,
     resources: ResourceCache | None = None,
+    fixed_images: int | None = None,
     reuse_images: bool = True,
 ) -> tuple[Grid, Fit]:
     """Reduce a grid to what fits a time.
@@ -255,6 +256,7 @@ def fit_grid(
         jobs: Cells that run at a time.
         required: Labels of entries that are never left out.
         resources: Data and networks of this process.
+        fixed_images: Keep this number of images and only leave out methods.
         reuse_images: If all stored results use the same number of images, keep it under another budget.
     """
     name = hashlib.sha256(repr((seconds, jobs, grid)).encode()).hexdigest()[:8]
@@ -262,7 +264,7 @@ def fit_grid(
     if path.exists():
         chosen = Fit.load(path)
     else:
-        chosen = _choose(grid, store, seconds, jobs, required, CostEstimator(resources), reuse_images)
+        chosen = _choose(grid, store, seconds, jobs, required, CostEstimator(resources), fixed_images, reuse_images)
         chosen.save(path)
     methods = tuple(entry for entry in grid.methods if entry.label not in chosen.left_out)
     images = chosen.images if chosen.images < chosen.available else grid.images
@@ -276,12 +278,12 @@ def _choose(
     jobs: int,
     required: Sequence[str],
     estimator: CostEstimator,
+    fixed: int | None,
     reuse_images: bool,
 ) -> Fit:
     available = len(estimator.resources.lazy_stream(grid.cells()[0]).order)
-    stored = {record.cell.images for record in store.records} if reuse_images else set()
-    fixed = None
-    if len(stored) == 1:
+    stored = {record.cell.images for record in store.records if reuse_images}
+    if fixed is None and len(stored) == 1:
         grid = replace(grid, images=stored.pop())
         fixed = min(grid.images or available, available)
     left: dict[str, list[Cell]] = {entry.label: [] for entry in grid.methods}

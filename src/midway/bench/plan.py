@@ -182,7 +182,7 @@ class _Codes:
         modules = self.methods[entry.label] | self.networks[network] | modules_of_stream(scenario) | {*MEASURING}
         if modules not in self.digests:
             self.digests[modules] = code_digest(modules)
-        return self.digests[modules] + self.folders.get(root, "")
+        return self.digests[modules] + self.folders.get(root or "", "")
 
 
 def _check_shifts(data: Sequence[str], scenarios: Sequence[Scenario]) -> None:

@@ -26,11 +26,18 @@ class Engine(ABC):
     ``midway run`` gives it cells, ``midway tune`` workers of a search. A new engine implements ``map`` and registers
     itself with ``@engine("name")``; the keyword arguments of its constructor are its options.
 
+    Attributes:
+        local: Tasks run on this machine.
+        resources: Data and networks of this process, if tasks run in it.
+
     Example:
         >>> from midway.bench.engines import ENGINES
         >>> sorted(ENGINES)
         ['local', 'ray']
     """
+
+    local: ClassVar[bool] = False
+    resources: ResourceCache | None = None
 
     @abstractmethod
     def map(self, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None = None) -> Iterator[tuple[T, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from midway.bench.engines.engine import Engine, engine
 from midway.bench.resources import ResourceCache
@@ -21,7 +21,7 @@ class LocalEngine(Engine):
     Args:
         jobs: Tasks at a time. 1 runs them in this process; more run in worker processes, each of which loads data and
             networks once. A worker that is killed costs its cell and is replaced.
-        resources: Data and networks that are loaded already; only used with one job.
+        resources: Data and networks that are loaded already, for one job.
 
     Example:
         >>> from midway.bench import Grid, LocalEngine
@@ -30,11 +30,13 @@ class LocalEngine(Engine):
         [('source', 100), ('bn', 100)]
     """
 
+    local: ClassVar[bool] = True
+
     def __init__(self, *, jobs: int = 1, resources: ResourceCache | None = None) -> None:
         if jobs < 1:
             raise ValueError(f"jobs must be at least 1, got {jobs}.")
         self.jobs = jobs
-        self.resources = resources or ResourceCache()
+        self.resources = (resources or ResourceCache()) if jobs == 1 else None
 
     def map(self, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None = None) -> Iterator[tuple[T, Any]]:
         """Run tasks and yield each with its result as it ends."""
