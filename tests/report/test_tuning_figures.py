@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 from midway.report.figures.tuning import draw_history, draw_importance, history_of
-from midway.tune import Findings, TrialRecord
+from midway.tune import StudyResult, TrialRecord
 
 
-def findings() -> Findings:
+def findings() -> StudyResult:
     states = ["complete", "complete", "pruned", "failed", "complete", "complete"]
     values = [70.0, 68.0, 40.0, None, 72.0, 71.0]
     trials = tuple(
         TrialRecord(number, state, {"lr": number}, value)
         for number, (state, value) in enumerate(zip(states, values, strict=True))
     )
-    return Findings("tent", "tent-0", {}, {"lr": 0}, trials, {"lr": 0.75, "steps": 0.25})
+    return StudyResult("tent", "tent-0", {}, {"lr": 0}, trials, {"lr": 0.75, "steps": 0.25})
 
 
 def test_history_holds_every_trial_and_where_the_best_rises() -> None:

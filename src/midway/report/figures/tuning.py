@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from midway.report.figures.drawing import COLUMN, GREY, new_figure
 from midway.report.figures.registry import figure
 from midway.report.style import PlotStyle, plot_styles
-from midway.tune.findings import Findings
+from midway.tune.result import StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +34,7 @@ class History:
     style: PlotStyle
 
 
-def history_of(findings: Findings) -> History:
+def history_of(findings: StudyResult) -> History:
     """Collect the trials of a search."""
     complete, pruned = (
         tuple((t.number, t.accuracy) for t in findings.trials if t.state == state and t.accuracy is not None)
@@ -53,7 +53,7 @@ def history_of(findings: Findings) -> History:
     "history",
     title="History of a search",
     caption="The mean accuracy of every trial, and the best one so far.",
-    source=Findings,
+    source=StudyResult,
     build=history_of,
     enough=lambda history: len(history.complete) > 0,
     requires="a search with a complete trial",
@@ -85,7 +85,7 @@ def draw_history(history: History) -> Figure:
     "importance",
     title="Importance of hyper-parameters",
     caption="The share of the variation in accuracy that each hyper-parameter explains.",
-    source=Findings,
+    source=StudyResult,
     build=lambda findings: findings.importance,
     requires="a search with enough trials to estimate importances",
 )
