@@ -217,9 +217,9 @@ SECTIONS = (
         "As published",
         "The effect of Midway's changes to MITA. `mita_published` is the paper's method: the data model takes four"
         " steps at the predictor's learning rate where `mita` takes one at three times that rate, images are adapted"
-        " pixel by pixel, and every Langevin step has a pass of its own; `tea_published` has 20 Langevin steps. `mita_noise` and"
-        " `tea_noise` have no Langevin step: uniform noise replaces samples of the model. `mita`, `tea` (here"
-        " `mita_without_data`) and `tea_equal_budget` are the rows of the ablation above.",
+        " pixel by pixel, and every Langevin step has a pass of its own; `tea_published` has 20 Langevin steps."
+        " `mita_noise` and `tea_noise` have no Langevin step: uniform noise replaces samples of the model. `mita`,"
+        " `tea` (here `mita_without_data`) and `tea_equal_budget` are the rows of the ablation above.",
         "On these noises the published method is level with the defaults or slightly above, for three times their"
         " passes; where the contrast is low it fails ([methods.md](methods.md)). The choice of samples hardly matters:"
         " uniform noise, one Langevin step or twenty are within half a point, in TEA and in MITA. On streams as short"
