@@ -407,7 +407,7 @@ def test_corrections_are_outliers_that_only_the_second_method_classifies_correct
     assert corrections.shown[0].picture[0, 0, 0] == pytest.approx(4 / 255)
     shown = written(draw_corrections(corrections))
     assert {"dog 95%", "cat 99%"} <= shown
-    heading = "TENT predicts (grey), MITA predicts (in colour)\nMITA corrects 2 of 4, and spoils 1"
+    heading = "TENT (grey) and MITA (in colour)\nMITA corrects 2 of 4, and spoils 1"
     assert any(heading in text for text in shown)
     assert len(compare_predictions(stream, (wrong, right), ["cat", "dog"], at_most=1).shown) == 1
     assert len(draw_corrections(corrections).axes) == 2

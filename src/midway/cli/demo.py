@@ -49,9 +49,8 @@ def demo(
 
 def _picture_moves(out: Path, seed: int) -> None:
     """Show what MITA does to one image under each corruption; a few images a batch are enough to see it."""
-    from midway.report.figures import save
-    from midway.report.figures.pictures import Setting, picture_figures
+    from midway.report.figures import NetworkAndImages, draw_figures, save
 
-    setting = Setting(models.load(MODEL).eval(), data.load(DATA).first(20), batch_size=20, image=3, seed=seed)
-    for name, figure in picture_figures(setting, only=["moves"]):
+    given = NetworkAndImages(models.load(MODEL).eval(), data.load(DATA).first(20), batch_size=20, image=3, seed=seed)
+    for name, figure in draw_figures(given, only=["image_changes"]):
         save(figure, out / "figures" / name)

@@ -20,8 +20,7 @@ from midway.cli.progress import ProgressLine, RunProgress, in_words
 from midway.cli.run import EngineName, check_data, check_device, listed
 from midway.cli.terminal import terminal
 from midway.report import write_report
-from midway.report.figures.style import save
-from midway.report.figures.tuning import draw_history, draw_importance, history_of
+from midway.report.figures import draw_figures, save
 from midway.report.stored_run import HELD_OUT, STUDY, search_run
 from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
@@ -118,9 +117,8 @@ def tune(
     _show(console, found)
     plan = folder / "best.toml"
     plan.write_text(held_out_plan(search, found), encoding="utf-8")
-    save(draw_history(history_of(found)), folder / "history")
-    if found.importance:
-        save(draw_importance(found.importance), folder / "importance")
+    for name, figure in draw_figures(found):
+        save(figure, folder / name)
     console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / STUDY}", soft_wrap=True)
     problem: ValueError | None = None
     stopped = False

@@ -187,7 +187,7 @@ def draw_corrections(corrections: Corrections | None) -> Figure:
             text.set_in_layout(False)
         axes.set_xlabel(" \n ", fontsize=7, labelpad=6)  # space for the two lines
     heading = (
-        f"{words(corrections.group)} outliers: {baseline} predicts (grey), {method} predicts (in colour)\n"
+        f"{words(corrections.group)} outliers: {baseline} (grey) and {method} (in colour)\n"
         f"{method} corrects {corrections.corrected} of {corrections.images}, and spoils {corrections.spoiled}"
     )
     figure.suptitle(heading, fontsize=8, color=INK, x=0.01, ha="left")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FACTOR = 3
-"""How much the shown differences are amplified."""
+"""How much the shown differences are enlarged."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _changes_of(given: NetworkAndImages, severities: Sequence[int]) -> tuple[Ima
     "image_changes",
     title="What MITA changes in an image",
     caption="One image under each corruption: the original, the image that MITA adapted, and their difference,"
-    f" amplified {FACTOR} times.",
+    f" enlarged {FACTOR} times.",
     source=NetworkAndImages,
     build=lambda given: _changes_of(given, (5,)),
     requires="a network and images",
@@ -156,5 +156,5 @@ def _draw_change(axes: Sequence[Axes], change: ImageChange) -> None:
 
 
 def _add_heading(figure: Figure) -> None:
-    heading = f"original, adapted, and their difference amplified {FACTOR} times"
+    heading = f"original, adapted, and their difference enlarged {FACTOR} times"
     figure.suptitle(heading, fontsize=8, color=INK, x=0.005, ha="left")

@@ -151,4 +151,4 @@ def _draw_seconds(axes: Axes, data: Sweeps) -> None:
     axes.tick_params(axis="y", length=0, pad=5)
     axes.invert_yaxis()
     axes.spines["left"].set_color(GREY)
-    axes.set_title("time per batch", loc="left")
+    axes.set_title("time of a batch", loc="left")
