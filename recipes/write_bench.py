@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from midway.bench import read_records
 from midway.bench.outcome import numbers
+
+from midway.bench import read_records
 from midway.bench.suites import suite
 
 PAGE = Path("docs/bench.md")

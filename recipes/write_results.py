@@ -17,9 +17,9 @@ from midway.bench import Grid, Record, paper, read_records
 from midway.bench.plan_file import read_plan
 from midway.metrics import METRICS
 from midway.report import Column, Frame, Table, frame, split_columns, to_brief_markdown, to_markdown
-from midway.report.render import markdown_table, show_number
 from midway.report.paper import paper_table, where_best
 from midway.report.ranking import versus_best
+from midway.report.render import markdown_table, show_number
 from midway.streams import Scenario
 
 FOLDER = Path("docs/results")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from html_page import Page
 
-from midway.report import read_run
+from midway.report import StoredRun, read_run
 from midway.report.html import render
-from midway.report.html.search import search_html
-from midway.report.stored_run import StoredRun
 from midway.tune import Findings, TrialRecord
 
 
@@ -25,17 +24,21 @@ def findings(command: str = "midway tune tent") -> Findings:
     return Findings("tent", "tent-0", searched, defaults, trials, {"lr": 0.75, "moves": 0.25}, command)
 
 
-def test_the_search_opens_with_what_was_found() -> None:
-    page = search_html(findings())
+def page_of(found: Findings) -> str:
+    return render(StoredRun("search", None, (), search=found))
+
+
+def test_the_search_opens_with_the_best_settings() -> None:
+    page = page_of(findings())
     assert "<b>TENT</b> reaches <b>71.50 %</b>" in page
     assert "1.50 points above its defaults: <code>lr=0.0025, moves=norm</code>" in page
     assert "2 complete, 1 pruned, 1 failed" in page
-    assert "75 % of what parts the better trials" in page
+    assert "75 % of the variation among the better trials" in page
     assert "pure:spatter, pure:saturate" in page
 
 
-def test_every_trial_stands_in_a_table_that_sorts() -> None:
-    page = search_html(findings())
+def test_every_trial_is_in_a_table_that_sorts() -> None:
+    page = page_of(findings())
     assert page.count('<th scope="row">') == 4 + 2  # the trials and what was searched on
     assert '<td data-value="0.0025">0.0025</td>' in page
     assert "failed: it is &lt;i&gt;too&lt;/i&gt; large" in page
@@ -43,14 +46,25 @@ def test_every_trial_stands_in_a_table_that_sorts() -> None:
     assert '<td class="text">&lt;b&gt;</td>' in page
 
 
-def test_history_and_importance_are_pictures_that_enlarge() -> None:
-    assert search_html(findings()).count('<button type="button" aria-label="Enlarge: ') == 2
+def test_history_and_importance_are_charts() -> None:
+    (section,) = Page(page_of(findings())).data()
+    history, importance = section["charts"]
+    assert history["views"][0]["lines"] == {
+        "complete": [[0, 70.0], [3, 71.5]],
+        "pruned": [[1, 40.0]],
+        "best": [[0, 70.0], [1, 70.0], [3, 71.5]],
+        "default": [[0, 70.0], [1, 70.0], [3, 70.0]],
+    }
+    assert [(row["title"], row["values"]) for row in importance["views"][0]["rows"]] == [
+        ("lr", {"complete": 75.0}),
+        ("moves", {"complete": 25.0}),
+    ]
 
 
 def test_a_search_without_a_complete_trial_says_so() -> None:
     begun = Findings("tent", "tent-0", {}, {"lr": 1}, (TrialRecord(0, "running", {"lr": 1}, None),), {})
-    assert "No trial is complete yet." in search_html(begun)
-    assert "running" in search_html(begun)
+    assert "No trial is complete yet." in page_of(begun)
+    assert "running" in page_of(begun)
 
 
 def test_the_folder_of_a_search_is_read_as_a_run(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from midway import methods
 from midway.bench import paper
 from midway.bench.entries import Entry
 from midway.bench.suites import compared
 from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
+from midway.methods import adapt
 from midway.suggest import unknown
 
 
@@ -94,7 +94,7 @@ def measure_complexity(
         if label in running:
             if on_entry is not None:
                 on_entry(label, running.index(label), len(running))
-            cost = measure_cost(methods.adapt(network, entry.name, **entry.settings), images, repeats=repeats)
+            cost = measure_cost(adapt(network, entry.name, **entry.settings), images, repeats=repeats)
         row = rows.get(label)
         if row is not None or cost is not None:
             lines.append(Line(label, None if row is None else _passes(row) * source, row, cost))

@@ -14,10 +14,12 @@ from types import ModuleType
 import torch
 from torch import nn
 
-import midway
-from midway.bench.code import FROM_FILES
 from midway.files import file_digest
+from midway.models import ARCHITECTURES, cards, create, load
 from midway.suggest import unknown
+
+FROM_FILES = "midway_networks_"
+"""Prefix of the module names under which files with networks are imported."""
 
 
 def load_network(name: str, classes: int) -> nn.Module:
@@ -47,11 +49,11 @@ def load_network(name: str, classes: int) -> nn.Module:
         return made.eval()
     architecture, at, file = name.partition("@")
     if at:
-        return midway.models.load(file, architecture=architecture, classes=classes)
-    if name in midway.models.ARCHITECTURES:
+        return load(file, architecture=architecture, classes=classes)
+    if name in ARCHITECTURES:
         with _always_the_same():
-            return midway.models.create(name, classes=classes).eval()
-    return midway.models.load(name)
+            return create(name, classes=classes).eval()
+    return load(name)
 
 
 def weights_of(name: str) -> str:
@@ -65,21 +67,21 @@ def weights_of(name: str) -> str:
         >>> weights_of("resnet20"), len(weights_of("wrn16_2.cifar10"))
         ('untrained', 16)
     """
-    if (card := {card.name: card for card in midway.models.cards()}.get(name)) is not None:
+    if (card := {card.name: card for card in cards()}.get(name)) is not None:
         return card.sha256[:16]
     if _function(name) is not None:
         return _digest(load_network(name, 0))
     architecture, at, file = name.partition("@")
-    if at and architecture not in midway.models.ARCHITECTURES:
-        raise ValueError(unknown("architecture", architecture, midway.models.ARCHITECTURES))
+    if at and architecture not in ARCHITECTURES:
+        raise ValueError(unknown("architecture", architecture, ARCHITECTURES))
     path = Path(file if at else name).expanduser()
     if path.is_file():
         return file_digest(path)[:16]
     if at:
         raise ValueError(f"there is no file {path} for {name}.")
-    if name in midway.models.ARCHITECTURES:
+    if name in ARCHITECTURES:
         return "untrained"
-    valid = [*(card.name for card in midway.models.cards()), *midway.models.ARCHITECTURES]
+    valid = [*(card.name for card in cards()), *ARCHITECTURES]
     raise ValueError(
         unknown("network", name, valid) + " There is no such file either; "
         "a network of your own is written as module:function or path/to/file.py:function."
@@ -160,9 +162,9 @@ def modules_of(name: str) -> set[str]:
         layers = {type(module).__module__ for module in load_network(name, 0).modules()}
         return {function.__module__} | {module for module in layers if module.partition(".")[0] != "torch"}
     architecture = name.partition("@")[0]
-    card = {card.name: card for card in midway.models.cards()}.get(name)
-    known = midway.models.ARCHITECTURES.get(card.architecture if card else architecture)
-    return {known[0].__module__} if known else {kind.__module__ for kind, _ in midway.models.ARCHITECTURES.values()}
+    card = {card.name: card for card in cards()}.get(name)
+    known = ARCHITECTURES.get(card.architecture if card else architecture)
+    return {known[0].__module__} if known else {kind.__module__ for kind, _ in ARCHITECTURES.values()}
 
 
 def _digest(network: nn.Module) -> str:

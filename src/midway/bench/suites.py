@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from midway import methods
 from midway.bench import paper
 from midway.bench.entries import Entry
 from midway.data.corruptions import CORRUPTIONS
+from midway.methods import hyperparameters
 from midway.streams import Scenario
 from midway.suggest import unknown
 
@@ -70,7 +70,7 @@ def equal_budget_tea() -> Entry:
         >>> equal_budget_tea().settings["langevin_steps"] == methods.hyperparameters("mita")["langevin_steps"]
         True
     """
-    mita, tea = methods.hyperparameters("mita"), methods.hyperparameters("tea")
+    mita, tea = hyperparameters("mita"), hyperparameters("tea")
     shared = {name: value for name, value in mita.items() if name in tea and value != tea[name]}
     of_both = {
         "persistent": mita["predictor_steps"] + mita["data_model_steps"],

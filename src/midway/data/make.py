@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +31,7 @@ from midway.data.manifest import FileFacts, Manifest
 from midway.data.progress import Progress, silent
 from midway.files import FolderLock
 from midway.suggest import unknown
+from midway.workers import Died, Task, Tell, WorkerPool, run_here
 
 Layout = Literal["npy", "jpeg", "png"]
 JPEG_QUALITY = 85  # as published
@@ -78,6 +76,11 @@ class _Plan:
         return settings if self.layout == "npy" else settings | {"class_names": list(self.data.class_names)}
 
     @property
+    def source(self) -> Path:
+        """The file that gives the clean images to worker processes."""
+        return self.folder / ".source"
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The files or folders to make."""
         if self.layout == "npy":
@@ -91,9 +94,10 @@ class _Plan:
 
 
 @dataclass(frozen=True)
-class _Chunk:
-    """A unit of work: some images under one corruption at one severity, and where they go."""
+class _Chunk(Task):
+    """A unit of work: some images under one corruption at one severity, and the file or folder they are written to."""
 
+    source: Path  # of the clean images, see _store
     corruption: str
     severity: int
     seed: int
@@ -101,6 +105,21 @@ class _Chunk:
     target: Path
     first_row: int = 0  # of the .npy file
     names: tuple[str, ...] = ()  # of the image files
+
+    def run(self, memory: dict[str, Any], tell: Tell) -> int:
+        """Write the images of the chunk and return their number; a process opens the clean images once."""
+        if (key := str(self.source)) not in memory:
+            memory[key] = _opened(self.source)
+        corrupted = CorruptedImages(memory[key], self.corruption, self.severity, self.seed)
+        pixels: NDArray[np.uint8] = corrupted[self.places.start : self.places.stop]
+        if not self.names:
+            rows = np.lib.format.open_memmap(self.target, mode="r+")
+            rows[self.first_row : self.first_row + len(pixels)] = pixels
+            rows.flush()
+        for name, image in zip(self.names, pixels, strict=bool(self.names)):
+            picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+            picture.save(self.target / name, quality=JPEG_QUALITY)
+        return len(pixels)
 
 
 def make_corrupted(
@@ -158,7 +177,7 @@ def make_corrupted(
     write = _write_npy if plan.layout == "npy" else _write_folders
     with FolderLock(plan.folder):
         manifest = _continued(plan)
-        with _workers(data.images, jobs or os.cpu_count() or 1) as run:
+        with _workers(data.images, plan.source, jobs or os.cpu_count() or 1) as run:
             write(plan, manifest, run, progress)
     return plan.folder
 
@@ -216,7 +235,9 @@ def _write_npy(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -
             part = folder / f".{name}.part"
             np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=(total, *shape[1:]))  # workers fill it
             chunks = [
-                _Chunk(corruption, severity, plan.seed, places, part, first_row=order * count + places.start)
+                _Chunk(
+                    plan.source, corruption, severity, plan.seed, places, part, first_row=order * count + places.start
+                )
                 for order, severity in enumerate(plan.severities)
                 for places in _chunks(shape)
             ]
@@ -239,7 +260,15 @@ def _write_folders(plan: _Plan, manifest: Manifest, run: _Run, progress: Progres
                 for inner in {Path(name).parent for name in names}:
                     (staging / inner).mkdir(parents=True)
                 chunks = [
-                    _Chunk(corruption, severity, plan.seed, places, staging, names=names[places.start : places.stop])
+                    _Chunk(
+                        plan.source,
+                        corruption,
+                        severity,
+                        plan.seed,
+                        places,
+                        staging,
+                        names=names[places.start : places.stop],
+                    )
                     for places in _chunks(plan.data.images.shape)
                 ]
                 _follow(run(chunks), corruption, total, progress, start=done)
@@ -291,61 +320,45 @@ _Run = Callable[[Iterable[_Chunk]], Iterator[int]]
 
 
 @contextmanager
-def _workers(images: ImageArray, jobs: int) -> Iterator[_Run]:
-    """Give a function that does chunks of work and yields the number of images of each finished one."""
+def _workers(images: ImageArray, source: Path, jobs: int) -> Iterator[_Run]:
+    """Yield a function that works through chunks and yields the number of images of each finished one."""
     if jobs == 1:
-        yield lambda chunks: (_work(images, chunk) for chunk in chunks)
+        memory = {str(source): images}
+        yield lambda chunks: (count for _, count in run_here(list(chunks), memory=memory))
         return
-    held = np.asarray(images) if isinstance(images, np.memmap) else images  # a memory map loses its type on the way
-    # spawned, not forked: the parent may have threads (torch's among them) that a forked child would wait for
-    with ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(held,)
-    ) as pool:
+
+    with WorkerPool(jobs) as pool:
 
         def run(chunks: Iterable[_Chunk]) -> Iterator[int]:
-            waiting: set[Future[int]] = {pool.submit(_work_on_held, chunk) for chunk in chunks}
-            try:
-                while waiting:
-                    finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        yield future.result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+            for chunk, count in pool.run(list(chunks)):
+                if isinstance(count, Died):
+                    raise OSError(f"{chunk.corruption} was not finished, {count.reason}: run the same command again.")
+                yield count
 
-        yield run
-
-
-_held: list[ImageArray] = []  # in a worker process only: the images, sent once and not with every chunk
+        _store(images, source)
+        try:
+            yield run
+        finally:
+            source.unlink()
 
 
-def _begin_worker(images: ImageArray) -> None:
+def _store(images: ImageArray, source: Path) -> None:
+    """Write the clean images to a file that worker processes open: arrays as pixels, lazy readers as their paths."""
+    with source.open("wb") as file:
+        if isinstance(images, np.ndarray):
+            np.save(file, images)
+        else:
+            pickle.dump(images, file)
+
+
+def _opened(source: Path) -> ImageArray:
+    """Open the file of clean images in a worker process; arrays stay on the disk."""
+    with source.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            array: ImageArray = np.load(source, mmap_mode="r")
+            return array
+        file.seek(0)
+        images: ImageArray = pickle.load(file)  # noqa: S301 written by _store
     if isinstance(images, LazyImages):
-        images.workers = 1  # the processes already fill the processors
-    _held[:] = [images]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Leave when the parent is gone: a killed run must not leave workers that wait for ever."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _work_on_held(chunk: _Chunk) -> int:
-    return _work(_held[0], chunk)
-
-
-def _work(images: ImageArray, chunk: _Chunk) -> int:
-    corrupted = CorruptedImages(images, chunk.corruption, chunk.severity, chunk.seed)
-    pixels: NDArray[np.uint8] = corrupted[chunk.places.start : chunk.places.stop]
-    if not chunk.names:
-        rows = np.lib.format.open_memmap(chunk.target, mode="r+")
-        rows[chunk.first_row : chunk.first_row + len(pixels)] = pixels
-        rows.flush()
-        return len(pixels)
-    for name, image in zip(chunk.names, pixels, strict=True):
-        Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(chunk.target / name, quality=JPEG_QUALITY)
-    return len(pixels)
+        images.workers = 1  # the processes already use all processors
+    return images

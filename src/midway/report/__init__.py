@@ -4,6 +4,7 @@
 ``write_report`` writes one HTML page.
 """
 
+from midway.report.html.page import write_report
 from midway.report.ranking import pareto_front, rank
 from midway.report.render import (
     export,
@@ -46,4 +47,5 @@ __all__ = [
     "to_latex",
     "to_markdown",
     "to_rich",
+    "write_report",
 ]

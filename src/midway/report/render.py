@@ -21,7 +21,7 @@ from rich.measure import Measurement
 
 from midway.files import write_atomically
 from midway.report.style import scenario_title, words
-from midway.report.table import AVERAGES, OURS, PAPER, Column, Table, Value
+from midway.report.table import OURS, PAPER, Column, Table, Value
 from midway.suggest import unknown
 
 
@@ -420,8 +420,9 @@ def _split(table: Table, sizes: Sequence[float], limit: float) -> list[Table]:
             parts.append(block)
     made = []
     for number, indices in enumerate(parts, start=1):
-        streams = {table.columns[index].stream for index in indices} - {AVERAGES}
+        streams = {table.columns[index].stream for index in indices}
         title = f"{table.title}, {streams.pop()}" if len(streams) == 1 else table.title
-        notes = table.notes if number == len(parts) else ()
-        made.append(replace(table.part(indices), title=title, notes=notes))
+        part = table.part(indices)
+        rows = tuple(row for row in part.rows if any(row[1]))
+        made.append(replace(part, title=title, rows=rows, notes=table.notes if number == len(parts) else ()))
     return made

@@ -118,10 +118,9 @@ class Table:
     source: str | None = None
 
     def part(self, indices: Sequence[int]) -> Table:
-        """Return the table with some of its columns; rows without a value in them are dropped."""
-        columns = tuple(self.columns[index] for index in indices)
-        rows = [(label, tuple(values[index] for index in indices)) for label, values in self.rows]
-        return replace(self, columns=columns, rows=tuple(row for row in rows if any(row[1]) or not columns))
+        """Return the table with some of its columns."""
+        rows = tuple((label, tuple(values[index] for index in indices)) for label, values in self.rows)
+        return replace(self, columns=tuple(self.columns[index] for index in indices), rows=rows)
 
 
 def pivot(

@@ -15,7 +15,7 @@ from midway.data.image_set import ImageSet
 from midway.methods import MITA, adapt
 from midway.report.tidy import Frame
 from midway.streams import pure
-from midway.tune.findings import Findings
+from midway.tune import StudyResult
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Predictions:
 
 SOURCES: dict[type, str] = {
     Frame: "results",
-    Findings: "a search",
+    StudyResult: "a search",
     Predictions: "predictions, stored or with --pictures",
     NetworkAndImages: "network and images, with --pictures",
 }

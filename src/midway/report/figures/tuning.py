@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from midway.report.figures.drawing import COLUMN, GREY, new_figure
 from midway.report.figures.registry import figure
 from midway.report.style import PlotStyle, plot_styles
-from midway.tune.findings import Findings
+from midway.tune import StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,18 +34,18 @@ class History:
     style: PlotStyle
 
 
-def history_of(findings: Findings) -> History:
+def history_of(study: StudyResult) -> History:
     """Collect the trials of a search."""
     complete, pruned = (
-        tuple((t.number, t.accuracy) for t in findings.trials if t.state == state and t.accuracy is not None)
+        tuple((t.number, t.accuracy) for t in study.trials if t.state == state and t.accuracy is not None)
         for state in ("complete", "pruned")
     )
     best: list[tuple[int, float]] = []
     for number, accuracy in complete:
         if not best or accuracy > best[-1][1]:
             best.append((number, accuracy))
-    default = None if findings.default is None else findings.default.accuracy
-    style = plot_styles({findings.method: findings.method})[findings.method]
+    default = None if study.default is None else study.default.accuracy
+    style = plot_styles({study.method: study.method})[study.method]
     return History(complete, pruned, tuple(best), default, style)
 
 
@@ -53,7 +53,7 @@ def history_of(findings: Findings) -> History:
     "history",
     title="History of a search",
     caption="The mean accuracy of every trial, and the best one so far.",
-    source=Findings,
+    source=StudyResult,
     build=history_of,
     enough=lambda history: len(history.complete) > 0,
     requires="a search with a complete trial",
@@ -85,8 +85,8 @@ def draw_history(history: History) -> Figure:
     "importance",
     title="Importance of hyper-parameters",
     caption="The share of the variation in accuracy that each hyper-parameter explains.",
-    source=Findings,
-    build=lambda findings: findings.importance,
+    source=StudyResult,
+    build=lambda study: study.importance,
     requires="a search with enough trials to estimate importances",
 )
 def draw_importance(importance: Mapping[str, float]) -> Figure:

@@ -63,8 +63,8 @@
   }
   function swatch(method, line = true) {
     const svg = make("svg", { width: 18, height: 12, viewBox: "0 0 18 12", "aria-hidden": "true" });
-    if (line) svg.append(make("line", { x1: 0, x2: 18, y1: 6, y2: 6, stroke: colour(method), "stroke-width": 2, "stroke-dasharray": method.dash.join(" ") }));
-    svg.append(mark(method, 9, 6, 3.6));
+    if (line && method.line !== false) svg.append(make("line", { x1: 0, x2: 18, y1: 6, y2: 6, stroke: colour(method), "stroke-width": 2, "stroke-dasharray": method.dash.join(" ") }));
+    if (method.marker) svg.append(mark(method, 9, 6, 3.6));
     return svg;
   }
 
@@ -129,7 +129,7 @@
       const { svg, targets } = { dots: drawDots, lines: drawLines, points: drawPoints }[this.data.kind](this, view);
       svg.setAttribute("role", "img");
       svg.setAttribute("tabindex", "0");
-      svg.setAttribute("aria-label", `${this.data.title}, ${view.name}. ${this.data.about} Arrow keys read the values.`);
+      svg.setAttribute("aria-label", `${this.data.title}, ${view.name}. ${this.data.caption} Arrow keys read the values.`);
       svg.addEventListener("pointermove", (event) => this.point(event, svg));
       svg.addEventListener("pointerdown", (event) => this.point(event, svg));
       svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") this.hide(); });
@@ -139,7 +139,8 @@
       this.svg = svg;
       this.canvas.replaceChildren(svg);
       this.figure.querySelector(".view").textContent = view.name;
-      this.figure.querySelector(".legend").replaceChildren(...this.methods().map((method) => named(method, this.data.kind === "lines")));
+      const drawn = (m) => view.rows ? view.rows.some((row) => row.values[m.label] != null) : (view.lines || view.points)[m.label]?.length;
+      this.figure.querySelector(".legend").replaceChildren(...this.methods().filter(drawn).map((method) => named(method, this.data.kind === "lines")));
     }
     point(event, svg) {
       const box = svg.getBoundingClientRect();
@@ -219,7 +220,7 @@
     const values = rows.flatMap((row) => methods.map((m) => row.values[m.label]).filter((v) => v != null));
     if (!values.length) return { svg, targets };
     const change = chart.data.unit === "points";
-    const [low, high] = change ? aroundZero(values) : padded(values, 0.05);
+    const [low, high] = chart.data.range || (change ? aroundZero(values) : padded(values, 0.05));
     const x = scale(low, high, left, width - right);
     axisX(svg, ticks(low, high, width / 90), x, top, bottom, chart.data.x, width - right, left);
     if (change) svg.append(make("line", { class: "zero", x1: x(0), x2: x(0), y1: top, y2: bottom }));
@@ -261,10 +262,11 @@
     axisY(svg, ticks(low, high, height / 55), y, left, width - right, chart.data.y);
     for (const method of methods) {
       const points = view.lines[method.label].filter((p) => p[1] != null);
-      const path = points.map((p) => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" ");
-      svg.append(make("polyline", { points: path, fill: "none", stroke: colour(method), "stroke-width": method.label === "mita" ? 2.6 : 1.8, "stroke-linejoin": "round", "stroke-dasharray": method.dash.map((d) => d * 1.6).join(" ") }));
-      const every = Math.max(1, Math.floor(points.length / 6));
-      points.forEach((p, i) => { if (i % every === 0) svg.append(mark(method, x(p[0]), y(p[1]), 4)); });
+      const corner = (p, i) => (method.step && i ? `${x(p[0]).toFixed(1)},${y(points[i - 1][1]).toFixed(1)} ` : "");
+      const path = points.map((p, i) => `${corner(p, i)}${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" ");
+      if (method.line !== false) svg.append(make("polyline", { points: path, fill: "none", stroke: colour(method), "stroke-width": method.width, "stroke-linejoin": "round", "stroke-dasharray": method.dash.map((d) => d * 1.6).join(" ") }));
+      const every = method.line === false ? 1 : Math.max(1, Math.floor(points.length / 6));
+      points.forEach((p, i) => { if (method.marker && i % every === 0) svg.append(mark(method, x(p[0]), y(p[1]), 4)); });
     }
     for (const value of xs) {
       const here = methods.map((m) => [m, view.lines[m.label].find((p) => p[0] === value)]).filter(([, p]) => p && p[1] != null);
