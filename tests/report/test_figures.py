@@ -375,7 +375,8 @@ def test_pictures_and_differences() -> None:
 
 def test_image_changes_are_those_of_mita_at_that_image() -> None:
     data, network = toy_data(), tiny_network()
-    (change,) = image_changes(network, data, image=9, shifts=["fog"], batch_size=4, data_step_size=0.5)
+    given = NetworkAndImages(network, data, image=9, batch_size=4, mita={"data_step_size": 0.5})
+    (change,) = image_changes(given, shifts=["fog"])
     method = midway.MITA(network, data_step_size=0.5)
     for batch in list(midway.streams.pure(data, "fog", batch_size=4))[:3]:
         method(batch.images)
@@ -385,8 +386,8 @@ def test_image_changes_are_those_of_mita_at_that_image() -> None:
     assert change.distance == pytest.approx((method.adapted_images[1] - batch.images[1]).norm().item())
     assert change.distance > 0
     with pytest.raises(ValueError, match="there is no image 12 in toy: it has 0 to 11"):
-        image_changes(network, data, image=12)
-    several = image_changes(network, data.first(4), shifts=["fog", "snow"], severities=(1, 5), batch_size=4)
+        image_changes(replace(given, image=12))
+    several = image_changes(replace(given, image=0), shifts=["fog", "snow"], severities=(1, 5))
     assert [(c.shift, c.severity) for c in several] == [("fog", 1), ("fog", 5), ("snow", 1), ("snow", 5)]
     assert {"fog", "snow", "severity 1", "severity 5"} <= written(draw_severities(several))
     assert len(draw_image_changes(several).axes) == 12
@@ -415,14 +416,17 @@ def test_corrections_are_outliers_that_only_the_second_method_classifies_correct
 
 
 def test_energies_before_and_after() -> None:
-    network = tiny_network()
-    method = midway.MITA(network)
-    clean, corrupted = torch.rand(2, 6, 3, 16, 16).unbind()
-    before, after = image_energies(network, method, clean, corrupted, steps=1)
-    assert before.values["clean"] == pytest.approx((-network(clean).logsumexp(dim=1)).tolist())
+    given = NetworkAndImages(tiny_network(), toy_data(8), batch_size=4, langevin_steps=1, mita={"lr": 0.1})
+    before, after = image_energies(given)
+    method = midway.MITA(given.model, lr=0.1)
+    stream = list(midway.streams.pure(given.data, "gaussian_noise", batch_size=4))
+    for batch in (*stream, stream[0]):
+        method(batch.images)
     assert method.adapted_images is not None
     adapted = (-method.data_model(method.adapted_images).logsumexp(dim=1)).tolist()
     assert after.values["adapted"] == pytest.approx(adapted)
+    clean = next(iter(midway.streams.pure(given.data, "clean", batch_size=4))).images
+    assert before.values["clean"] == pytest.approx((-given.model(clean).logsumexp(dim=1)).tolist())
     assert {"clean", "corrupted", "sampled", "adapted", "before: source"} <= written(draw_energies((before, after)))
     colours = {style.colour for style in plot_styles({name: name for name in midway.methods.names()}).values()}
     assert not colours & {colour for colour, _ in KINDS.values()}
@@ -430,10 +434,8 @@ def test_energies_before_and_after() -> None:
 
 
 def test_samples_come_from_three_networks() -> None:
-    network = tiny_network()
-    method = midway.MITA(network, lr=0.1)
-    method(torch.rand(4, 3, 16, 16))
-    rows = langevin_samples(network, method, count=2, shape=(3, 16, 16), steps=2, step_size=20.0)
+    given = NetworkAndImages(tiny_network(), toy_data(8), batch_size=4, langevin_steps=50, mita={"lr": 0.1})
+    rows = langevin_samples(given, count=2)
     assert [row.title for row in rows] == ["source", "predictor", "data model"]
     assert rows[0].pictures[0].shape == (16, 16, 3)
     assert not np.array_equal(rows[0].pictures[0], rows[2].pictures[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from midway.report.figures.drawing import GREY, PAGE, line_style, new_figure
+from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure
 from midway.report.figures.registry import figure
 from midway.report.style import PlotStyle, plot_styles, scenario_title
 from midway.report.tidy import Frame
@@ -66,12 +66,9 @@ def accuracy_over_time(frame: Frame, *, window: int | None = None) -> tuple[Over
 
 def one_of_each_kind(streams: Sequence[OverTime]) -> tuple[OverTime, ...]:
     """Choose a few streams: the first of each kind of scenario, then the second of each, and so on."""
-    turns: dict[Scenario, int] = {}
-    seen: dict[str, int] = {}
-    for stream in streams:
-        kind = stream.scenario.kind
-        turns[stream.scenario] = seen[kind] = seen.get(kind, 0) + 1
-    return tuple(sorted(streams, key=lambda stream: turns[stream.scenario])[:MOST_STREAMS])
+    kinds = [stream.scenario.kind for stream in streams]
+    turns = sorted(range(len(streams)), key=lambda index: kinds[:index].count(kinds[index]))
+    return tuple(streams[index] for index in turns[:MOST_STREAMS])
 
 
 def running_mean(values: Sequence[float], window: int) -> tuple[float, ...]:
@@ -154,16 +151,8 @@ def _draw_lines(axes: Axes, stream: OverTime) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title(scenario_title(stream.scenario), loc="left", pad=14 if below else None)
     if below:
-        means = (f"{stream.styles[label].title} {fmean(stream.lines[label]):.1f}" for label in below)
-        axes.annotate(
-            "far below: " + ", ".join(means),
-            (0, 1),
-            (0, 4),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            fontsize=7,
-            color=GREY,
-        )
+        means = ", ".join(f"{stream.styles[label].title} {fmean(stream.lines[label]):.1f}" for label in below)
+        annotate(axes, f"far below: {means}", (0, 1), (0, 4), xycoords="axes fraction", color=GREY)
 
 
 def _name_lines(axes: Axes, stream: OverTime) -> None:
