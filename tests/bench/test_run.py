@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from midway.bench import Cell, Failure, Grid, LocalEngine, Record, Store, Tally, read_records, run
-from midway.bench.engines.engine import CellTask
+from midway.bench.engines.base import CellTask
 from midway.workers import choose
 
 

@@ -27,12 +27,12 @@ ONE = ["--scenarios", "pure:spatter"]
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Score TENT by a formula, and measure the gain on two small streams."""
 
-    def toy(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+    def toy(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
         value = 80.0 - abs(cells[0].settings["lr"] - 0.003) * 1000
-        return Score(value, {cell.scenario: value for cell in cells}, {})
+        return Score(value, {str(cell.scenario): value for cell in cells}, {})
 
     monkeypatch.setattr(studies, "score", toy)
-    monkeypatch.setattr(plan, "HELD_OUT", ("pure:fog", "mixture:fog/snow@0.5"))
+    monkeypatch.setattr(plan, "HELD_OUT_SCENARIOS", ("pure:fog", "mixture:fog/snow@0.5"))
 
 
 def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
@@ -45,13 +45,13 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
     assert f"Best, trial {values.index(best)}: {best:.2f} %, {best - values[0]:+.2f} points against" in answer.output
     grid = load_plan(tmp_path / "best.toml")
     assert grid.methods[1].settings == found["trials"][values.index(best)]["settings"]
-    measured = {(r.cell.label, r.cell.scenario): r.result for r in read_records(tmp_path / "held_out")}
+    measured = {(r.cell.label, str(r.cell.scenario)): r.result for r in read_records(tmp_path / "held_out")}
     assert len(measured) == 4
     tuned, defaults = (
         [r.accuracy for (label, _), r in measured.items() if r and word in label] for word in ("tuned", "def")
     )
     difference = sum(tuned) / 2 - sum(defaults) / 2
-    assert f"On corruptions the search never saw: {difference:+.2f}" in answer.output
+    assert f"On corruptions outside the search: {difference:+.2f}" in answer.output
     assert "against the defaults (" in answer.output
     for name in ("history.svg", "importance.svg", "study.journal"):
         assert (tmp_path / name).stat().st_size > 0
@@ -66,7 +66,9 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
 
 
 def test_streams_without_an_outlier_are_left_out_of_the_gain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "HELD_OUT", ("pure:fog", "outlier:fog/snow@0.001"))  # of 120 images none is an outlier
+    monkeypatch.setattr(
+        plan, "HELD_OUT_SCENARIOS", ("pure:fog", "outlier:fog/snow@0.001")
+    )  # of 120 images none is an outlier
     answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)], catch_exceptions=False)
     assert answer.exit_code == 0, answer.output
     assert load_plan(tmp_path / "best.toml").scenarios == ("pure:fog",)
@@ -132,7 +134,7 @@ def test_what_was_the_best_before_is_not_shown(tmp_path: Path, monkeypatch: pyte
 def test_a_gain_that_cannot_be_measured_costs_neither_settings_nor_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "HELD_OUT", ("pure:fog", "pure:nonsense"))
+    monkeypatch.setattr(plan, "HELD_OUT_SCENARIOS", ("pure:fog", "pure:nonsense"))
     answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)])
     assert isinstance(answer.exception, ValueError)
     assert "nonsense" in str(answer.exception)

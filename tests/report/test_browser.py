@@ -13,7 +13,7 @@ from PIL import Image
 
 from midway.bench import Record
 from midway.report import Comparison, StoredRun, group_records, stored_run, write_report
-from midway.tune import Findings, TrialRecord
+from midway.tune import StudyResult, TrialRecord
 
 HOSTILE = """</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">"><b onclick=alert(1)>"""
 RATIOS = (0.005, 0.05, 0.5)
@@ -308,7 +308,7 @@ def test_the_theme_switches(browser: Any, page: Path) -> None:
 @pytest.mark.parametrize("width", [390, 1600])
 def test_the_page_of_a_search(browser: Any, tmp_path: Path, width: int) -> None:
     trials = tuple(TrialRecord(n, "complete", {"lr": n}, 70.0 + n % 3, seconds=1.0) for n in range(6))
-    found = Findings("tent", "tent-0", {}, {"lr": 0}, trials, {"lr": 1.0}, "midway tune tent")
+    found = StudyResult("tent", "tent-0", {}, {"lr": 0}, trials, {"lr": 1.0}, "midway tune tent")
     run = StoredRun("search", None, (), search=found)
     browser.open(write_report(run, tmp_path / "report.html"), width=width)
     assert browser.evaluate("document.querySelectorAll('#search .canvas svg').length") == 2

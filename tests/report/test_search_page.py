@@ -9,10 +9,10 @@ from html_page import Page
 
 from midway.report import StoredRun, read_run
 from midway.report.html import render
-from midway.tune import Findings, TrialRecord
+from midway.tune import StudyResult, TrialRecord
 
 
-def findings(command: str = "midway tune tent") -> Findings:
+def findings(command: str = "midway tune tent") -> StudyResult:
     trials = (
         TrialRecord(0, "complete", {"lr": 0.001, "moves": "norm"}, 70.0, seconds=12.0),
         TrialRecord(1, "pruned", {"lr": 0.5, "moves": "<b>"}, 40.0, seconds=3.0),
@@ -21,10 +21,10 @@ def findings(command: str = "midway tune tent") -> Findings:
     )
     defaults = {"lr": 0.001, "moves": "norm"}
     searched = {"data": "cifar10", "scenarios": ["pure:spatter", "pure:saturate"], "root": None}
-    return Findings("tent", "tent-0", searched, defaults, trials, {"lr": 0.75, "moves": 0.25}, command)
+    return StudyResult("tent", "tent-0", searched, defaults, trials, {"lr": 0.75, "moves": 0.25}, command)
 
 
-def page_of(found: Findings) -> str:
+def page_of(found: StudyResult) -> str:
     return render(StoredRun("search", None, (), search=found))
 
 
@@ -62,7 +62,7 @@ def test_history_and_importance_are_charts() -> None:
 
 
 def test_a_search_without_a_complete_trial_says_so() -> None:
-    begun = Findings("tent", "tent-0", {}, {"lr": 1}, (TrialRecord(0, "running", {"lr": 1}, None),), {})
+    begun = StudyResult("tent", "tent-0", {}, {"lr": 1}, (TrialRecord(0, "running", {"lr": 1}, None),), {})
     assert "No trial is complete yet." in page_of(begun)
     assert "running" in page_of(begun)
 
@@ -84,5 +84,5 @@ def test_other_runs_have_no_search() -> None:
 @pytest.mark.parametrize("text", ['{"method": "tent"', '{"method": "tent"}', "[]"])
 def test_a_file_that_is_no_study_says_what_to_do(tmp_path: Path, text: str) -> None:
     (tmp_path / "study.json").write_text(text)
-    with pytest.raises(ValueError, match=r"study\.json is not what `midway tune` writes .* run the same `midway tune`"):
+    with pytest.raises(ValueError, match=r"study\.json is not a result of `midway tune` .* run the same command"):
         read_run(tmp_path)

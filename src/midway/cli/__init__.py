@@ -11,6 +11,7 @@ from rich.markup import escape
 from midway import __version__
 from midway.cli import data, demo, figures, listings, paper, report, run, tune
 from midway.cli.terminal import terminal
+from midway.workers import WorkerError
 
 app = typer.Typer(
     help="Midway: test-time adaptation for any PyTorch classifier.",
@@ -49,7 +50,7 @@ def main() -> None:
     """Run the command line; errors that the user can correct are printed as one line without a traceback."""
     try:
         app()
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, WorkerError) as error:
         terminal(stderr=True).print(
             f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True
         )

@@ -66,7 +66,9 @@ def registry(kind: str) -> Mapping[str, Any]:
 
 def _described(value: Any) -> tuple[str, str]:
     """Return the first line of the docstring of a registered object, or of the function it holds, and its module."""
-    functions = [each for each in vars(value).values() if inspect.isfunction(each)] if hasattr(value, "__dict__") else []
+    functions = (
+        [each for each in vars(value).values() if inspect.isfunction(each)] if hasattr(value, "__dict__") else []
+    )
     defined = value if inspect.isclass(value) or inspect.isfunction(value) else (*functions, type(value))[0]
     text = (inspect.getdoc(defined) or "").partition("\n")[0] if defined is not type(value) else ""
     return text, defined.__module__

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from midway.bench import Record
 from midway.cli.terminal import terminal
@@ -49,9 +51,12 @@ def _table(comparison: Comparison, metrics: Sequence[str] | None, suffix: str) -
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table in parts that fit the terminal."""
+    """Print a table in parts that fit the terminal, with titles and notes as lines of their own."""
     for part in fit_width(table, console.width):
-        console.print(to_rich(part))
+        console.print(f"\n[bold]{escape(part.title)}[/bold]", highlight=False)
+        console.print(to_rich(replace(part, title="", notes=())))
+    for note in table.notes:
+        console.print(note, style="dim", highlight=False, markup=False)
 
 
 def report_records(

@@ -20,7 +20,7 @@ from rich.table import Table
 from midway.bench import Cell, Engine, Grid, PlanError, Record, ResourceCache, Store, Tally, read_records
 from midway.bench import run as run_cells
 from midway.bench.budget import CostEstimator
-from midway.bench.engines.engine import CellTask
+from midway.bench.engines.base import CellTask
 from midway.bench.plan_file import locate, read_plan
 from midway.bench.record import environment
 from midway.bench.resources import check_data

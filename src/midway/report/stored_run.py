@@ -17,7 +17,7 @@ from midway.report.table import FEW_IMAGES, Table, few_images, pivot
 from midway.report.tidy import ALL, IMAGES, Frame, distinct_labels, frame, latest
 
 if TYPE_CHECKING:
-    from midway.tune.findings import Findings
+    from midway.tune.result import StudyResult
 
 STUDY = "study.json"
 HELD_OUT = "held_out"
@@ -202,7 +202,7 @@ class StoredRun:
     folder: Path | None
     comparisons: tuple[Comparison, ...]
     records: tuple[Record, ...] = ()
-    search: Findings | None = None
+    search: StudyResult | None = None
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -249,9 +249,9 @@ def read_run(path: Path | str) -> StoredRun:
     if (folder / RESULTS).is_file():
         return stored_run(folder.resolve().name, read_records(folder), folder=folder)
     if (folder / STUDY).is_file():
-        from midway.tune.findings import Findings  # tune imports optuna, which runs do not need
+        from midway.tune.result import StudyResult  # tune imports optuna, which runs do not need
 
-        return search_run(folder, Findings.load(folder / STUDY))
+        return search_run(folder, StudyResult.load(folder / STUDY))
     raise FileNotFoundError(f"{path} holds no results: there is no {RESULTS} or {STUDY} in it.")
 
 
@@ -277,7 +277,7 @@ def stored_run(
     return StoredRun(name, folder, tuple(comparisons), tuple(last.values()))
 
 
-def search_run(folder: Path, findings: Findings) -> StoredRun:
+def search_run(folder: Path, findings: StudyResult) -> StoredRun:
     """Return the findings of a search and their gain on other streams, as far as it was measured, as a run.
 
     Earlier best settings are not shown: choosing among them by these streams would not be a measurement.
@@ -288,7 +288,7 @@ def search_run(folder: Path, findings: Findings) -> StoredRun:
     return replace(stored_run(folder.resolve().name, records, folder=folder), search=findings)
 
 
-def _belongs_to(cell: Cell, findings: Findings) -> bool:
+def _belongs_to(cell: Cell, findings: StudyResult) -> bool:
     """Tell whether a cell measures the defaults or the present best of a search, on its data."""
     shared = ("data", "images", "batch_size", "seed")
     if any(key in findings.search and getattr(cell, key) != findings.search[key] for key in shared):

@@ -10,6 +10,9 @@ from typing import Any
 from midway.bench.cell import as_tuple
 from midway.files import write_atomically
 
+STUDY, HELD_OUT = "study.json", "held_out"
+"""In the folder of a search: the file of its result, and the store of the gain on held-out streams."""
+
 
 @dataclass(frozen=True)
 class TrialRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from midway.bench.engines.engine import Engine, engine
+from midway.bench.engines.base import Engine, engine
 from midway.bench.resources import ResourceCache
 from midway.workers import Task, run_here, run_in_workers
 

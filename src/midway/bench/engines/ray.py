@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from midway.bench.cell import Cell
-from midway.bench.engines.engine import CellTask, Engine, engine
+from midway.bench.engines.base import CellTask, Engine, engine
 from midway.bench.networks import FROM_FILES, load_network
 from midway.bench.resources import ResourceCache
 from midway.data import ImageSet, load

@@ -15,7 +15,7 @@ from midway.data.image_set import ImageSet
 from midway.methods import MITA, adapt
 from midway.report.tidy import Frame
 from midway.streams import pure
-from midway.tune import StudyResult
+from midway.tune.result import StudyResult
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from midway.report.figures.drawing import COLUMN, GREY, new_figure
 from midway.report.figures.registry import figure
 from midway.report.style import PlotStyle, plot_styles
-from midway.tune import StudyResult
+from midway.tune.result import StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

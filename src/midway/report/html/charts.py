@@ -11,7 +11,7 @@ from midway.report.style import PlotStyle, plot_styles, scenario_title, words
 from midway.report.tidy import ALL, Frame
 
 if TYPE_CHECKING:
-    from midway.tune.findings import Findings
+    from midway.tune.result import StudyResult
 
 COSTS = {"seconds_per_batch": "seconds a batch", "gflops": "GFLOPs an image"}
 FEWEST_RATIOS = 3
@@ -61,7 +61,7 @@ def change_chart(changes: Mapping[str, float], styles: Mapping[str, PlotStyle], 
     return _chart("dots", "Change by method", caption, views, x="points", unit="points")
 
 
-def search_charts(findings: Findings) -> tuple[list[dict[str, Any]], list[Chart]]:
+def search_charts(findings: StudyResult) -> tuple[list[dict[str, Any]], list[Chart]]:
     """Return the series and the charts of a search: every trial, and the importance of the hyper-parameters."""
     style = plot_styles({findings.method: findings.method})[findings.method]
     grey = {"light": "#6e6e6e", "dark": "#a8a8a8", "width": 1.8, "dash": []}

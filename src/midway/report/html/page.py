@@ -33,7 +33,7 @@ from midway.report.tidy import ALL, IMAGES, Frame
 from midway.significance import show_p_value
 
 if TYPE_CHECKING:
-    from midway.tune.findings import Findings
+    from midway.tune.result import StudyResult
 
 MOST_COLUMNS = 18
 """Wider tables are split, so that they can be printed."""
@@ -431,7 +431,7 @@ def _change(
     }
 
 
-def _search(findings: Findings, data: list[dict[str, Any]]) -> dict[str, Any]:
+def _search(findings: StudyResult, data: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the view of a search: the best settings and their gain, charts, and every trial."""
     drawn, charts = search_charts(findings) if findings.complete else ([], [])
     names = list(dict.fromkeys(name for trial in findings.trials for name in trial.settings))
