@@ -21,13 +21,21 @@ from pathlib import Path
 from PIL import Image
 from write_results import finished
 
-from midway.report.figures import FIGURES, SOURCES, FigureSpec, NetworkAndImages, Predictions
+from midway.report.figures import FigureSpec, NetworkAndImages, Predictions, all_figures
 
 PAGE = Path("docs/gallery.md")
 FOLDER = Path("docs/images/gallery")
 RUNS = Path("docs/results")
 PROGRAM = "from midway.cli import main; main()"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+ADDING = """\
+## Add a figure
+
+A figure is one file in `src/midway/report/figures`: a function that builds plain data, and one that draws it, with the
+decorator `figure` (see its docstring for an example). The command, its help and this page follow from the registry.
+Other packages register figures with an entry point of the group `midway.figures` that names their module.
+"""
 
 INTRODUCTION = """\
 # Gallery
@@ -113,11 +121,6 @@ def file_of(name: str) -> Path:
     return FOLDER / f"{name}.png"
 
 
-def gallery() -> list[FigureSpec]:
-    """Return all figures, those of results first."""
-    return sorted(FIGURES.values(), key=lambda spec: list(SOURCES).index(spec.source))
-
-
 @dataclass(frozen=True)
 class Screenshot:
     """A view of the report."""
@@ -195,7 +198,7 @@ def main() -> None:
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     only = {name.strip() for name in options.only.split(",") if name.strip()}
-    for spec in gallery():
+    for spec in all_figures():
         wanted = spec.name in only if only else options.pictures or not origin_of(spec).options
         if wanted and all(finished(folder.name) for folder in origin_of(spec).folders):
             draw(spec)
@@ -206,14 +209,14 @@ def main() -> None:
 
 def page() -> str:
     """Return the page with all figures that are drawn."""
-    parts = [INTRODUCTION, *(section(spec) for spec in gallery() if file_of(spec.name).exists())]
+    parts = [INTRODUCTION, *(section(spec) for spec in all_figures() if file_of(spec.name).exists())]
     if shots := [shot for shot in SCREENSHOTS if file_of(shot.name).exists()]:
         parts.append("## The report\n\n    midway " + " ".join(REPORT) + "\n")
         parts.append("`python recipes/write_gallery.py --screenshots` takes its pictures.\n")
         parts += [
             f"{shot.title}:\n\n![{shot.title}]({file_of(shot.name).relative_to(PAGE.parent)})\n" for shot in shots
         ]
-    return "\n".join(parts)
+    return "\n".join([*parts, ADDING])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,16 @@ from midway.bench import Cell, Record, Result
 from midway.bench.entries import Entry
 from midway.data import ImageSet
 from midway.report import Frame, frame
-from midway.report.figures import FIGURES, SOURCES, NetworkAndImages, Predictions, draw_figures, figure, save
+from midway.report.figures import (
+    FIGURES,
+    SOURCES,
+    NetworkAndImages,
+    Predictions,
+    all_figures,
+    draw_figures,
+    figure,
+    save,
+)
 from midway.report.figures.bars import draw_bars, scenario_bars
 from midway.report.figures.corrections import compare_predictions, corrections_of, draw_corrections
 from midway.report.figures.drawing import legend_columns, new_figure, styled
@@ -82,6 +91,7 @@ def toy_data(count: int = 12, side: int = 16) -> ImageSet:
 
 
 def test_every_figure_describes_itself() -> None:
+    assert {spec.name for spec in all_figures()} == set(FIGURES)
     for name, spec in FIGURES.items():
         assert spec.name == name
         assert spec.source in SOURCES
@@ -119,7 +129,7 @@ def test_a_figure_of_another_package_is_drawn_with_the_others() -> None:
 
 def test_a_run_gets_the_figures_it_is_enough_for() -> None:
     one = [made("source", "pure:fog", 60.0, batches=(1.0, 2.0))]
-    assert [name for name, _ in draw_figures(frame(one))] == ["scenarios", "over_time"]
+    assert [name for name, _ in draw_figures(frame(one))] == ["over_time", "scenarios"]
     two = [*one, made("bn", "pure:fog", 70.0), made("bn", "pure:snow", 70.0)]
     assert {name for name, _ in draw_figures(frame(two))} == {
         "scenarios", "motivation", "over_time", "corruptions", "cost_seconds", "cost_gflops",

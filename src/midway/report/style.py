@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from midway import methods
+from midway.report.tidy import Frame
 from midway.streams import Scenario
 from midway.streams.scenario import SEVERITY
 
@@ -87,6 +88,11 @@ def plot_styles(labels: Mapping[str, str]) -> dict[str, PlotStyle]:
         tint = _tint(colour, white)
         styles[label] = PlotStyle(method_title(label, name), tint, _on_dark(tint), marker, dash, hatch)
     return styles
+
+
+def frame_styles(frame: Frame) -> dict[str, PlotStyle]:
+    """Return the style of every label of a frame; a label without a method counts as the name of one."""
+    return plot_styles({label: frame.methods.get(label, label) for label in frame.unique("label")})
 
 
 def method_title(label: str, name: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, plot_styles, scenario_title
+from midway.report.style import PlotStyle, frame_styles, scenario_title
 from midway.report.tidy import Frame
 from midway.streams import Scenario
 
@@ -53,13 +53,14 @@ def accuracy_over_time(frame: Frame, *, window: int | None = None) -> tuple[Over
     runs: dict[Scenario, dict[str, list[tuple[float, ...]]]] = {}
     for key in dict.fromkeys((row.label, row.scenario, row.seed) for row in shared):
         runs.setdefault(key[1], {}).setdefault(key[0], []).append(batches[key])
-    streams = []
+    styles, streams = frame_styles(frame), []
     for scenario, by_label in runs.items():
         length = min(len(run) for each in by_label.values() for run in each)
         width = min(length, window or max(1, length // 10))
-        styles = plot_styles({label: frame.methods[label] for label in by_label})
-        means = {label: [fmean(run[batch] for run in by_label[label]) for batch in range(length)] for label in styles}
-        lines = {label: running_mean(values, width) for label, values in means.items()}
+        lines = {}
+        for label in [label for label in styles if label in by_label]:
+            means = [fmean(run[batch] for run in by_label[label]) for batch in range(length)]
+            lines[label] = running_mean(means, width)
         streams.append(OverTime(scenario, width, lines, styles))
     return tuple(streams)
 
