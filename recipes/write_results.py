@@ -1,4 +1,4 @@
-"""Write docs/results.md from the stored runs in docs/results, each a folder named after its plan.
+"""Write docs/results.md from the stored runs in docs/results; each run is a folder with the name of its plan.
 
 midway run docs/results/mita.toml --jobs 2 --out docs/results/mita
 python recipes/write_results.py
@@ -17,9 +17,10 @@ from midway.bench import Grid, Record, paper, read_records
 from midway.bench.plan_file import read_plan
 from midway.metrics import METRICS
 from midway.report import Column, Frame, Table, frame, split_columns, to_brief_markdown, to_markdown
+from midway.report.markup import markdown_table
 from midway.report.paper import paper_table, where_best
 from midway.report.ranking import versus_best
-from midway.report.render import markdown_table, show_number
+from midway.report.render import show_number
 from midway.streams import Scenario
 
 FOLDER = Path("docs/results")
@@ -27,25 +28,26 @@ FOLDER = Path("docs/results")
 INTRODUCTION = """\
 # Results
 
-Accuracies in percent of the embedded network (WideResNet-16-2, 0.7 million weights) on the 10,000 CIFAR-10 test images,
-or the first of them, as each section says, corrupted at severity 5 and shown in batches of 200, beside the numbers of
-the MITA paper, whose network is a WideResNet-28-10 (36.5 million weights): the order of the methods compares, the level
-does not. Every table is made by `python recipes/write_results.py` from the stored runs in `docs/results/`: no number
-here is written by hand, only the sentences below the tables. The command above a table runs it again, and goes on where
-it was stopped (the images come first: `midway data fetch cifar10`). Rivals have the settings of their papers, and MITA
-those found by small trials on corruptions that no table here compares methods on, apart from the tables that say so;
-where all methods have tuned settings, a search gave each as many trials ([tuning.md](tuning.md)). What the rows called
-`mita` and `tea` change of their papers, and what that costs, is in [methods.md](methods.md) and in the section *To the
-letter*. The paper names DomainNet and ImageNet-C but has no numbers for them.
+Accuracies in percent of the embedded network (WideResNet-16-2, 0.7 million weights) on the 10,000 CIFAR-10 test
+images, or the first of them as each section states, corrupted at severity 5 in batches of 200, beside the numbers of
+the MITA paper. The paper's network is a WideResNet-28-10 (36.5 million weights): the order of the methods is
+comparable, the level is not. `python recipes/write_results.py` writes every table from the stored runs in
+`docs/results/`; only the text around the tables is written by hand. The command above a table repeats it and continues
+a run that was stopped (the images are needed first: `midway data fetch cifar10`). Other methods have the settings of
+their papers, and MITA has settings chosen by small trials on corruptions that no table compares methods on, unless a
+section states otherwise; where all methods have tuned settings, a search gave each the same number of trials
+([tuning.md](tuning.md)). [methods.md](methods.md) and the section *As published* describe how the rows `mita` and
+`tea` differ from their papers, and the effect. The paper mentions DomainNet and ImageNet-C but has no numbers for
+them.
 """
 
 COSTS = """\
-What a batch of 200 costs, means over the streams of the table above, in seconds of one core of a shared machine; a
-multiply-add counts as two operations, forward and backward. The paper's own complexity table, with its network and its
-rows, is in [bench.md](bench.md). The last two columns say how far the confidence of a method can be trusted: the
-surprise at the true class, and the calibration error; MITA pays there: moving images down the energy makes answers
-surer than they are right. DUA does its work on the first batch of a stream: its passes and operations are those of
-that batch, its seconds are shared among all.
+The cost of a batch of 200, means over the streams of the table above, in seconds of one core of a shared machine. A
+multiply-add counts as two operations; forward and backward passes count. [bench.md](bench.md) has the paper's own
+complexity table, with its network and rows. The last two columns show how reliable the confidence of a method is: the
+negative log-likelihood of the true class, and the calibration error. MITA is worse in both: adapting images to a lower
+energy makes predictions more confident than they are accurate. DUA does its work in the first batch of a stream: its
+passes and operations are those of that batch, its seconds are means over all batches.
 """
 
 

@@ -524,8 +524,8 @@ def test_a_new_method_changes_no_other_style(monkeypatch: pytest.MonkeyPatch) ->
 
     names, find = midway.methods.names(), midway.methods.find
     before = plot_styles({name: name for name in names})
-    monkeypatch.setattr(midway.methods, "names", lambda: ["alpha", *names])
-    monkeypatch.setattr(midway.methods, "find", lambda name: Alpha if name == "alpha" else find(name))
+    monkeypatch.setattr("midway.report.style.names", lambda: ["alpha", *names])
+    monkeypatch.setattr("midway.report.style.find", lambda name: Alpha if name == "alpha" else find(name))
     after = plot_styles({name: name for name in ("alpha", *names)})
     assert {name: after[name] for name in before} == before
     assert after["alpha"].title == "Alpha"

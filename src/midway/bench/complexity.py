@@ -1,4 +1,4 @@
-"""What the methods cost: the MITA paper's count of forward passes, and the true cost."""
+"""The cost of the methods: forward passes as the MITA paper counts them, and the true cost."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Line:
     """A row of the complexity table.
 
     Attributes:
-        label: What it is called.
-        gflops_as_published: An image, counted for this network as the paper counts; None where it has no rule.
-        published: The paper's row, for WRN-28-10; None where it has none.
-        cost: What was measured; None where the method was not run.
+        label: Its label.
+        gflops_as_published: GFLOPs an image of this network, counted as in the paper; None if it has no rule.
+        published: The row of the paper, for WRN-28-10; None if it has none.
+        cost: The measured cost; None if the method was not run.
     """
 
     label: str
@@ -33,7 +33,7 @@ class Line:
 
 
 def complexity_entries() -> dict[str, Entry]:
-    """Return what to measure: the rows of the paper's table with its settings, then the methods as they are here.
+    """Return the entries to measure: the rows of the paper's table with its settings, then the methods of this library.
 
     Example:
         >>> from midway.bench.complexity import complexity_entries
@@ -42,9 +42,9 @@ def complexity_entries() -> dict[str, Entry]:
     """
     entries = [Entry(row.method, _settings(row), row.label) for row in paper.complexity()]
     known = {entry.label for entry in entries}
-    here = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in compared()]
+    ours = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in compared()]
     alike = {(entry.name, repr(entry.settings)) for entry in entries}
-    return {e.label: e for e in (*entries, *(e for e in here if (e.name, repr(e.settings)) not in alike))}
+    return {e.label: e for e in (*entries, *(e for e in ours if (e.name, repr(e.settings)) not in alike))}
 
 
 def _settings(row: paper.Complexity) -> dict[str, int]:
@@ -52,7 +52,8 @@ def _settings(row: paper.Complexity) -> dict[str, int]:
         return {"views": row.views}
     if row.langevin_steps is None:
         return {}
-    once = {"predictor_steps": 1, "data_model_steps": 1, "data_steps": 1}  # N = N~ = Td = 1 fits the paper's numbers
+    # N = N~ = Td = 1 agrees with the paper's numbers
+    once = {"predictor_steps": 1, "data_model_steps": 1, "data_steps": 1}
     return {"langevin_steps": row.langevin_steps, "shared_pass": False, **(once if row.method == "mita" else {})}
 
 
@@ -64,14 +65,14 @@ def measure_complexity(
     repeats: int = 1,
     on_entry: Callable[[str, int, int], None] | None = None,
 ) -> list[Line]:
-    """Measure what one batch costs each method on a network, beside the paper's count.
+    """Measure the cost of one batch for each method on a network, and return it with the paper's count.
 
     Args:
-        network: The classifier; its weights do not matter for the cost.
+        network: The classifier; the cost does not depend on its weights.
         images: One batch (the paper: 200 images of CIFAR-10-C, gaussian noise).
-        only: Labels of the rows to measure; all if left out. The rest keep the paper's count.
+        only: Labels of the rows to measure; all if empty. The others have only the paper's count.
         repeats: Timed runs after the one that counts, see ``midway.cost.measure_cost``.
-        on_entry: Told before each row: its label, rows done, rows in all.
+        on_entry: Called before each row with its label, the number of finished rows and the number of rows.
 
     Example:
         >>> import midway, torch

@@ -1,9 +1,9 @@
-"""What the MITA paper reports, number by number, to set ours beside it.
+"""The numbers that the MITA paper reports.
 
-The numbers are those of its tables for WRN-28-10 on CIFAR-10-C and CIFAR-100-C at severity 5: outlier and mixture for
-six pairs, pure for fifteen corruptions, the sweep over ratios, the ablation, and the complexity. Two of them do not fit
-their neighbours in the paper itself: MEMO on all of the mixture impulse_noise/gaussian_noise (64.60, the halves give
-64.40) and MITA on all of glass_blur/gaussian_noise at ratio 0.2 (74.81, the parts give 75.31).
+They are those of its tables for WRN-28-10 on CIFAR-10-C and CIFAR-100-C at severity 5: outlier and mixture for six
+pairs, pure for fifteen corruptions, the sweep over ratios, the ablation, and the complexity. Two of them are
+inconsistent within the paper: MEMO on all images of the mixture impulse_noise/gaussian_noise (64.60, the halves give
+64.40) and MITA on all images of glass_blur/gaussian_noise at ratio 0.2 (74.81, the parts give 75.31).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Table = Literal["outlier", "mixture", "pure", "sweep", "ablation"]
 TABLES: tuple[Table, ...] = ("outlier", "mixture", "pure", "sweep", "ablation")
 DATA = ("cifar10c", "cifar100c")
 METHODS = ("source", "bn", "tent", "eata", "sar", "shot", "tea", "memo", "mita")
-"""The compared methods in the paper's order, by our names; the sweep is without TEA and MEMO."""
+"""The compared methods in the paper's order, by our names; the sweep has neither TEA nor MEMO."""
 
 VARIANTS = ("source", "mita_without_data", "mita_without_model", "mita_same", "mita")
 """The rows of the ablation; MITA without data adaptation is TEA."""
@@ -46,13 +46,13 @@ class Score:
     """One accuracy of the paper, in percent.
 
     Attributes:
-        table: Where it stands.
+        table: The table that reports it.
         data: ``"cifar10c"`` or ``"cifar100c"``.
         shifts: The corruption, or distributions A and B.
         ratio: Share of A; None for a pure stream.
         method: Our name of the method, or of the ablation's variant.
-        group: The corruption whose images are meant, or ``"all"``.
-        accuracy: The number.
+        group: The corruption of the images, or ``"all"``.
+        accuracy: The accuracy.
     """
 
     table: Table
@@ -66,7 +66,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Average:
-    """A method's row ends of the pure table, in percent: mean accuracy over the corruptions, and mCE."""
+    """Mean accuracy over the corruptions and mCE of a method in the pure table, in percent."""
 
     data: str
     method: str
@@ -81,8 +81,8 @@ class Complexity:
     Attributes:
         label: The row.
         method: Our name of the method.
-        langevin_steps: T, of TEA (not said; 1 fits the number) and MITA.
-        views: Augmented views, of MEMO.
+        langevin_steps: T of TEA (not reported; 1 agrees with the number) and of MITA.
+        views: Augmented views of MEMO.
         million_parameters: Weights; MITA's second model is counted in full.
         gflops: Billions of multiply-adds an image, forward passes only.
         seconds: Time for 200 images on an A800.
@@ -134,17 +134,17 @@ def _read_scores() -> Iterator[Score]:
 def accuracy(
     *, shifts: tuple[str, ...], method: str, group: str, ratio: float | None = None, data: str = "cifar10c"
 ) -> float | None:
-    """Look up an accuracy; where several tables have it, they agree.
+    """Return an accuracy of the paper; tables that report the same number agree.
 
     Args:
         shifts: The corruption, or distributions A and B.
         method: Our name of the method, or of the ablation's variant.
-        group: The corruption whose images are meant, or ``"all"``.
+        group: The corruption of the images, or ``"all"``.
         ratio: Share of A; None for a pure stream.
         data: ``"cifar10c"`` or ``"cifar100c"``.
 
     Returns:
-        The accuracy in percent; None where the paper reports none.
+        The accuracy in percent; None if the paper does not report it.
 
     Example:
         >>> from midway.bench import paper
@@ -166,7 +166,7 @@ def _accuracies() -> dict[tuple[str, tuple[str, ...], float | None, str, str], f
 
 
 def comparable(data: str) -> str | None:
-    """Say which of the paper's data sets one of ours compares to, or None.
+    """Return the data set of the paper that one of ours compares to, or None.
 
     Example:
         >>> from midway.bench import paper
@@ -189,7 +189,7 @@ def averages() -> tuple[Average, ...]:
     ends: dict[tuple[str, str], dict[str, float]] = {}
     for row in _rows("pure"):
         ends.setdefault((row["dataset"], row["method"]), {})[row["corruption"]] = float(row["value"])
-    return tuple(Average(*place, row["mean_accuracy"], row["mce"]) for place, row in ends.items())
+    return tuple(Average(*key, row["mean_accuracy"], row["mce"]) for key, row in ends.items())
 
 
 @cache
