@@ -18,7 +18,16 @@ from midway.bench import Cell, Record, Result
 from midway.bench.entries import Entry
 from midway.data import ImageSet
 from midway.report import Frame, frame
-from midway.report.figures import FIGURES, SOURCES, NetworkAndImages, Predictions, draw_figures, figure, save
+from midway.report.figures import (
+    FIGURES,
+    SOURCES,
+    NetworkAndImages,
+    Predictions,
+    all_figures,
+    draw_figures,
+    figure,
+    save,
+)
 from midway.report.figures.bars import draw_bars, scenario_bars
 from midway.report.figures.corrections import compare_predictions, corrections_of, draw_corrections
 from midway.report.figures.drawing import legend_columns, new_figure, styled
@@ -82,6 +91,7 @@ def toy_data(count: int = 12, side: int = 16) -> ImageSet:
 
 
 def test_every_figure_describes_itself() -> None:
+    assert {spec.name for spec in all_figures()} == set(FIGURES)
     for name, spec in FIGURES.items():
         assert spec.name == name
         assert spec.source in SOURCES
@@ -119,7 +129,7 @@ def test_a_figure_of_another_package_is_drawn_with_the_others() -> None:
 
 def test_a_run_gets_the_figures_it_is_enough_for() -> None:
     one = [made("source", "pure:fog", 60.0, batches=(1.0, 2.0))]
-    assert [name for name, _ in draw_figures(frame(one))] == ["scenarios", "over_time"]
+    assert [name for name, _ in draw_figures(frame(one))] == ["over_time", "scenarios"]
     two = [*one, made("bn", "pure:fog", 70.0), made("bn", "pure:snow", 70.0)]
     assert {name for name, _ in draw_figures(frame(two))} == {
         "scenarios", "motivation", "over_time", "corruptions", "cost_seconds", "cost_gflops",
@@ -375,7 +385,8 @@ def test_pictures_and_differences() -> None:
 
 def test_image_changes_are_those_of_mita_at_that_image() -> None:
     data, network = toy_data(), tiny_network()
-    (change,) = image_changes(network, data, image=9, shifts=["fog"], batch_size=4, data_step_size=0.5)
+    given = NetworkAndImages(network, data, image=9, batch_size=4, mita={"data_step_size": 0.5})
+    (change,) = image_changes(given, shifts=["fog"])
     method = midway.MITA(network, data_step_size=0.5)
     for batch in list(midway.streams.pure(data, "fog", batch_size=4))[:3]:
         method(batch.images)
@@ -385,8 +396,8 @@ def test_image_changes_are_those_of_mita_at_that_image() -> None:
     assert change.distance == pytest.approx((method.adapted_images[1] - batch.images[1]).norm().item())
     assert change.distance > 0
     with pytest.raises(ValueError, match="there is no image 12 in toy: it has 0 to 11"):
-        image_changes(network, data, image=12)
-    several = image_changes(network, data.first(4), shifts=["fog", "snow"], severities=(1, 5), batch_size=4)
+        image_changes(replace(given, image=12))
+    several = image_changes(replace(given, image=0), shifts=["fog", "snow"], severities=(1, 5))
     assert [(c.shift, c.severity) for c in several] == [("fog", 1), ("fog", 5), ("snow", 1), ("snow", 5)]
     assert {"fog", "snow", "severity 1", "severity 5"} <= written(draw_severities(several))
     assert len(draw_image_changes(several).axes) == 12
@@ -407,7 +418,7 @@ def test_corrections_are_outliers_that_only_the_second_method_classifies_correct
     assert corrections.shown[0].picture[0, 0, 0] == pytest.approx(4 / 255)
     shown = written(draw_corrections(corrections))
     assert {"dog 95%", "cat 99%"} <= shown
-    heading = "TENT predicts (grey), MITA predicts (in colour)\nMITA corrects 2 of 4, and spoils 1"
+    heading = "TENT (grey) and MITA (in colour)\nMITA corrects 2 of 4, and spoils 1"
     assert any(heading in text for text in shown)
     assert len(compare_predictions(stream, (wrong, right), ["cat", "dog"], at_most=1).shown) == 1
     assert len(draw_corrections(corrections).axes) == 2
@@ -415,14 +426,17 @@ def test_corrections_are_outliers_that_only_the_second_method_classifies_correct
 
 
 def test_energies_before_and_after() -> None:
-    network = tiny_network()
-    method = midway.MITA(network)
-    clean, corrupted = torch.rand(2, 6, 3, 16, 16).unbind()
-    before, after = image_energies(network, method, clean, corrupted, steps=1)
-    assert before.values["clean"] == pytest.approx((-network(clean).logsumexp(dim=1)).tolist())
+    given = NetworkAndImages(tiny_network(), toy_data(8), batch_size=4, langevin_steps=1, mita={"lr": 0.1})
+    before, after = image_energies(given)
+    method = midway.MITA(given.model, lr=0.1)
+    stream = list(midway.streams.pure(given.data, "gaussian_noise", batch_size=4))
+    for batch in (*stream, stream[0]):
+        method(batch.images)
     assert method.adapted_images is not None
     adapted = (-method.data_model(method.adapted_images).logsumexp(dim=1)).tolist()
     assert after.values["adapted"] == pytest.approx(adapted)
+    clean = next(iter(midway.streams.pure(given.data, "clean", batch_size=4))).images
+    assert before.values["clean"] == pytest.approx((-given.model(clean).logsumexp(dim=1)).tolist())
     assert {"clean", "corrupted", "sampled", "adapted", "before: source"} <= written(draw_energies((before, after)))
     colours = {style.colour for style in plot_styles({name: name for name in midway.methods.names()}).values()}
     assert not colours & {colour for colour, _ in KINDS.values()}
@@ -430,10 +444,8 @@ def test_energies_before_and_after() -> None:
 
 
 def test_samples_come_from_three_networks() -> None:
-    network = tiny_network()
-    method = midway.MITA(network, lr=0.1)
-    method(torch.rand(4, 3, 16, 16))
-    rows = langevin_samples(network, method, count=2, shape=(3, 16, 16), steps=2, step_size=20.0)
+    given = NetworkAndImages(tiny_network(), toy_data(8), batch_size=4, langevin_steps=50, mita={"lr": 0.1})
+    rows = langevin_samples(given, count=2)
     assert [row.title for row in rows] == ["source", "predictor", "data model"]
     assert rows[0].pictures[0].shape == (16, 16, 3)
     assert not np.array_equal(rows[0].pictures[0], rows[2].pictures[0])
@@ -512,8 +524,8 @@ def test_a_new_method_changes_no_other_style(monkeypatch: pytest.MonkeyPatch) ->
 
     names, find = midway.methods.names(), midway.methods.find
     before = plot_styles({name: name for name in names})
-    monkeypatch.setattr(midway.methods, "names", lambda: ["alpha", *names])
-    monkeypatch.setattr(midway.methods, "find", lambda name: Alpha if name == "alpha" else find(name))
+    monkeypatch.setattr("midway.report.style.names", lambda: ["alpha", *names])
+    monkeypatch.setattr("midway.report.style.find", lambda name: Alpha if name == "alpha" else find(name))
     after = plot_styles({name: name for name in ("alpha", *names)})
     assert {name: after[name] for name in before} == before
     assert after["alpha"].title == "Alpha"

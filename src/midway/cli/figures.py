@@ -17,13 +17,13 @@ from midway.bench.networks import load_network
 from midway.bench.resources import arranged
 from midway.cli.terminal import terminal
 from midway.report import group_records, read_run
-from midway.report.figures import FIGURES, SOURCES, NetworkAndImages, Predictions, draw_figures, save
+from midway.report.figures import FIGURES, SOURCES, NetworkAndImages, Predictions, all_figures, draw_figures, save
 from midway.report.figures.sources import cell_of, entry_of
 
 
 def _listing() -> str:
     """Return the names of all figures by what they are computed from."""
-    names = {kind: [name for name, spec in FIGURES.items() if spec.source is kind] for kind in SOURCES}
+    names = {kind: [spec.name for spec in all_figures() if spec.source is kind] for kind in SOURCES}
     return "; ".join(f"of {SOURCES[kind]}: {', '.join(each)}" for kind, each in names.items() if each)
 
 
@@ -52,7 +52,7 @@ def figures(
 ) -> None:
     """Draw the figures of stored runs as SVG, PDF and PNG."""
     wanted = [name.strip() for name in only.split(",") if name.strip()]
-    specs = [FIGURES[name] for name in wanted or FIGURES]
+    specs = [FIGURES[name] for name in wanted] or all_figures()
     stored = [read_run(run) for run in runs]
     outliers, _, rest = pair.partition("/")
     if not (outliers and rest) or "/" in rest:

@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import midway.methods as methods
+from midway.methods import find, names
+from midway.report.tidy import Frame
 from midway.streams import Scenario
 from midway.streams.scenario import SEVERITY
 
@@ -68,7 +69,7 @@ def plot_styles(labels: Mapping[str, str]) -> dict[str, PlotStyle]:
         >>> [(style.title, style.colour) for style in styles.values()]
         [('Source', '#6e6e6e'), ('TENT', '#0059a0'), ('TENT slow', '#699dc7')]
     """
-    known = [*methods.names(), *sorted(set(labels.values()) - set(methods.names()))]
+    known = [*names(), *sorted(set(labels.values()) - set(names()))]
     ordered = sorted(labels, key=lambda label: (known.index(labels[label]), label != labels[label], label))
     used: dict[str, set[int]] = {}  # colour before tinting -> indices of patterns
     styles: dict[str, PlotStyle] = {}
@@ -89,6 +90,11 @@ def plot_styles(labels: Mapping[str, str]) -> dict[str, PlotStyle]:
     return styles
 
 
+def frame_styles(frame: Frame) -> dict[str, PlotStyle]:
+    """Return the style of every label of a frame; a label without a method counts as the name of one."""
+    return plot_styles({label: frame.methods.get(label, label) for label in frame.unique("label")})
+
+
 def method_title(label: str, name: str) -> str:
     """Return the title of a label: the title of its method and what the label adds.
 
@@ -99,10 +105,10 @@ def method_title(label: str, name: str) -> str:
         >>> method_title("tent (lr=0.1)", "tent"), method_title("tea(steps=4)", "tea")
         ('TENT (lr=0.1)', 'TEA(steps=4)')
     """
-    if name not in methods.names() or not (label == name or label.startswith((f"{name}_", f"{name} (", f"{name}("))):
+    if name not in names() or not (label == name or label.startswith((f"{name}_", f"{name} (", f"{name}("))):
         return label
     added = label.removeprefix(name)
-    return methods.find(name).about.title + (added.replace("_", " ") if added.startswith("_") else added)
+    return find(name).about.title + (added.replace("_", " ") if added.startswith("_") else added)
 
 
 def words(name: str) -> str:
@@ -141,9 +147,9 @@ def _hash(text: str, below: int) -> int:
 
 def _colour_and_marker(name: str) -> tuple[str, str]:
     colour, marker = SPARE[_hash(name, len(SPARE))]
-    if name not in methods.names():
+    if name not in names():
         return colour, marker
-    about = methods.find(name).about
+    about = find(name).about
     return about.colour or colour, about.marker or marker
 
 

@@ -1,7 +1,17 @@
 """Figures: each first builds plain data, then draws it."""
 
 from midway.report.figures.drawing import save
-from midway.report.figures.registry import FIGURES, FigureSpec, draw_figures, figure
+from midway.report.figures.registry import FIGURES, FigureSpec, all_figures, draw_figures, figure
 from midway.report.figures.sources import SOURCES, NetworkAndImages, Predictions
 
-__all__ = ["FIGURES", "SOURCES", "FigureSpec", "NetworkAndImages", "Predictions", "draw_figures", "figure", "save"]
+__all__ = [
+    "FIGURES",
+    "SOURCES",
+    "FigureSpec",
+    "NetworkAndImages",
+    "Predictions",
+    "all_figures",
+    "draw_figures",
+    "figure",
+    "save",
+]

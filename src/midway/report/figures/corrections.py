@@ -13,7 +13,7 @@ from torch import Tensor
 from midway.bench import Record, ResourceCache, load_predictions
 from midway.bench.measure import answer
 from midway.methods import adapt, hyperparameters
-from midway.report.figures.drawing import GREY, INK, PAGE, new_figure
+from midway.report.figures.drawing import GREY, INK, PAGE, annotate, new_figure
 from midway.report.figures.registry import figure
 from midway.report.figures.sources import NetworkAndImages, Predictions
 from midway.report.figures.tiles import Picture, draw_tile, to_picture
@@ -173,21 +173,11 @@ def draw_corrections(corrections: Corrections | None) -> Figure:
         axes.set_title(each.label, weight="bold", pad=3)
         lines = ((each.wrong, each.wrong_confidence, GREY, -4), (each.label, each.right_confidence, colour, -14))
         for predicted, confidence, ink, drop in lines:
-            text = axes.annotate(
-                f"{predicted} {confidence:.0%}",
-                (0.5, 0),
-                (0, drop),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                ha="center",
-                va="top",
-                fontsize=7,
-                color=ink,
-            )
-            text.set_in_layout(False)
+            more = {"xycoords": "axes fraction", "ha": "center", "va": "top", "color": ink}
+            annotate(axes, f"{predicted} {confidence:.0%}", (0.5, 0), (0, drop), **more).set_in_layout(False)
         axes.set_xlabel(" \n ", fontsize=7, labelpad=6)  # space for the two lines
     heading = (
-        f"{words(corrections.group)} outliers: {baseline} predicts (grey), {method} predicts (in colour)\n"
+        f"{words(corrections.group)} outliers: {baseline} (grey) and {method} (in colour)\n"
         f"{method} corrects {corrections.corrected} of {corrections.images}, and spoils {corrections.spoiled}"
     )
     figure.suptitle(heading, fontsize=8, color=INK, x=0.01, ha="left")

@@ -8,10 +8,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
 
 from midway.functional import free_energy
-from midway.methods import MITA
 from midway.report.figures.drawing import PAGE, new_figure
 from midway.report.figures.registry import figure
 from midway.report.figures.sources import NetworkAndImages
@@ -38,40 +36,27 @@ class Energies:
     values: dict[str, tuple[float, ...]]
 
 
-def image_energies(
-    source: nn.Module, adapted: MITA, clean: Tensor, corrupted: Tensor, **chain: Any
-) -> tuple[Energies, ...]:
-    """Measure energies before and after adaptation; the method adapts to the corrupted images once more.
+def image_energies(given: NetworkAndImages) -> tuple[Energies, ...]:
+    """Measure the energies of the first batch under the source and under a MITA that has adapted to all images.
 
-    Networks with batch statistics see each kind of images as one batch. Each network has its own sampled images.
-
-    Args:
-        source: The unadapted network, in evaluation mode.
-        adapted: A MITA; the energies are those of its data model.
-        clean: Images before they were corrupted.
-        corrupted: The same images, corrupted: a batch as the method sees it.
-        **chain: Settings of the Langevin chains: ``steps``, ``step_size``, ``noise``, ``seed``; see
-            ``midway.sample_images``.
+    MITA adapts to the corrupted first batch once more. Networks with batch statistics see each kind of images as one
+    batch. Each network has its own sampled images.
     """
-    adapted(corrupted)
-    adapted_images = adapted.adapted_images
-    assert adapted_images is not None
+    first, settings = given.data.first(given.batch_size), {"batch_size": given.batch_size, "seed": given.seed}
+    clean, corrupted = (next(iter(pure(first, shift, **settings))).images for shift in ("clean", given.shift))
+    method = given.adapted_mita()
+    method(corrupted)
+    adapted = method.adapted_images
+    assert adapted is not None
     panels = []
-    for title, network in (("before: source", source), ("after: data model", adapted.data_model)):
-        sampled = sample_images(network, len(clean), shape=clean.shape[1:], **chain)
-        kinds = dict(zip(KINDS, (clean, corrupted, sampled, adapted_images), strict=True))
+    for title, network in (("before: source", given.model), ("after: data model", method.data_model)):
+        shape, steps = clean.shape[1:], given.langevin_steps
+        sampled = sample_images(network, len(clean), shape=shape, steps=steps, seed=given.seed)
+        kinds = dict(zip(KINDS, (clean, corrupted, sampled, adapted), strict=True))
         with torch.no_grad():
             values = {kind: tuple(free_energy(network(images).float()).tolist()) for kind, images in kinds.items()}
         panels.append(Energies(title, values))
     return tuple(panels)
-
-
-def first_batch_energies(given: NetworkAndImages) -> tuple[Energies, ...]:
-    """Measure the energies of the first batch, with a MITA that has adapted to all images."""
-    first, settings = given.data.first(given.batch_size), {"batch_size": given.batch_size, "seed": given.seed}
-    clean, corrupted = (next(iter(pure(first, shift, **settings))).images for shift in ("clean", given.shift))
-    chain = {"steps": given.langevin_steps, "seed": given.seed}
-    return image_energies(given.model, given.adapted_mita(), clean, corrupted, **chain)
 
 
 @figure(
@@ -80,7 +65,7 @@ def first_batch_energies(given: NetworkAndImages) -> tuple[Energies, ...]:
     caption="Energies of clean, corrupted, sampled and adapted images under the source and under MITA's data model;"
     " thin lines are means.",
     source=NetworkAndImages,
-    build=first_batch_energies,
+    build=image_energies,
     requires="a network and images",
 )
 def draw_energies(panels: Sequence[Energies]) -> Figure:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from midway.data.corruptions import ALL_CORRUPTIONS
 from midway.report.figures.drawing import INK, PAGE, new_figure
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, plot_styles, words
+from midway.report.style import PlotStyle, frame_styles, words
 from midway.report.table import pivot
 from midway.report.tidy import ALL, Frame
 from midway.streams.scenario import SEVERITY
@@ -57,7 +57,7 @@ def corruption_map(frame: Frame) -> HeatMap:
         columns.append((rank, shift if severity == SEVERITY else f"{shift} {severity}", index))
     columns.sort()
     rows = dict(table.rows)
-    styles = {label: style for label, style in plot_styles(frame.methods).items() if label in rows}
+    styles = {label: style for label, style in frame_styles(frame).items() if label in rows}
     means: dict[str, Numbers] = {
         label: tuple(None if (value := rows[label][index]) is None else value.mean for *_, index in columns)
         for label in styles

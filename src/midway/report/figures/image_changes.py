@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from torch import nn
+from functools import partial
+from typing import TYPE_CHECKING
 
 from midway.data.corruptions import CORRUPTIONS
-from midway.data.image_set import ImageSet
 from midway.methods import MITA, adapt
 from midway.report.figures.drawing import INK, PAGE, new_figure
 from midway.report.figures.registry import figure
@@ -21,9 +19,10 @@ from midway.streams import pure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpec
 
 FACTOR = 3
-"""How much the shown differences are amplified."""
+"""How much the shown differences are enlarged."""
 
 
 @dataclass(frozen=True)
@@ -46,78 +45,49 @@ class ImageChange:
 
 
 def image_changes(
-    model: nn.Module,
-    data: ImageSet,
-    *,
-    image: int = 0,
-    shifts: Sequence[str] = CORRUPTIONS,
-    severities: Sequence[int] = (5,),
-    batch_size: int = 200,
-    seed: int = 0,
-    **settings: Any,
+    given: NetworkAndImages, *, severities: Sequence[int] = (5,), shifts: Sequence[str] = CORRUPTIONS
 ) -> tuple[ImageChange, ...]:
     """Adapt to each corruption separately, up to the batch with the chosen image, and return the changes of the image.
-
-    Args:
-        model: The classifier.
-        data: Clean images, in the order in which they arrive.
-        image: Index of the chosen image.
-        shifts: Corruptions.
-        severities: Severities of each corruption.
-        batch_size: Images per batch.
-        seed: Seed of the corruptions and of MITA.
-        **settings: Settings of MITA, as ``midway.adapt`` takes them.
 
     Raises:
         ValueError: The data set has no image with this index.
     """
+    data, image, size = given.data, given.image, given.batch_size
     if not 0 <= image < len(data):
         raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")
-    used = data.first((image // batch_size + 1) * batch_size)
-    index = image % batch_size
-    method = adapt(model, "mita", seed=seed, **settings)
+    until = data.first((image // size + 1) * size)
+    method = adapt(given.model, "mita", seed=given.seed, **given.mita)
     assert isinstance(method, MITA)
     changes = []
     for shift in shifts:
         for severity in severities:
             method.reset()
-            for batch in pure(used, shift, severity=severity, batch_size=batch_size, seed=seed):
+            for batch in pure(until, shift, severity=severity, batch_size=size, seed=given.seed):
                 method(batch.images)
             assert method.adapted_images is not None
-            before, after = batch.images[index], method.adapted_images[index]
+            before, after = batch.images[image % size], method.adapted_images[image % size]
             distance = (after - before).norm().item()
             changes.append(ImageChange(shift, severity, to_picture(before), to_picture(after), distance))
     return tuple(changes)
-
-
-def _changes_of(given: NetworkAndImages, severities: Sequence[int]) -> tuple[ImageChange, ...]:
-    settings = {"batch_size": given.batch_size, "seed": given.seed} | dict(given.mita)
-    return image_changes(given.model, given.data, image=given.image, severities=severities, **settings)
 
 
 @figure(
     "image_changes",
     title="What MITA changes in an image",
     caption="One image under each corruption: the original, the image that MITA adapted, and their difference,"
-    f" amplified {FACTOR} times.",
+    f" enlarged {FACTOR} times.",
     source=NetworkAndImages,
-    build=lambda given: _changes_of(given, (5,)),
+    build=image_changes,
     requires="a network and images",
 )
 def draw_image_changes(changes: Sequence[ImageChange]) -> Figure:
     """Draw original, adapted image and difference of each corruption, three corruptions per row."""
-    across = 3
-    down = -(-len(changes) // across)
-    tile = (PAGE - 0.15 * across) / (3 * across)
-    figure = new_figure(PAGE, (tile + 0.24) * down + 0.3, padding=(0.01, 0.03))
-    widths = ([1.0, 1.0, 1.0, 0.12] * across)[:-1]
-    grid = figure.add_gridspec(down, len(widths), width_ratios=widths)
+    rows = -(-len(changes) // 3)
+    figure = new_figure(PAGE, ((PAGE - 0.45) / 9 + 0.24) * rows + 0.3, padding=(0.01, 0.03))
+    grid = _grid(figure, rows, blocks=3, gap=0.12)
     for number, change in enumerate(changes):
-        left = 4 * (number % across)
-        axes = [figure.add_subplot(grid[number // across, left + column]) for column in range(3)]
-        _draw_change(axes, change)
-        axes[0].set_title(words(change.shift), loc="left", fontsize=7.5, pad=2)
-    _add_heading(figure)
+        first, _, _ = _draw_change(figure, grid, change, number // 3, number % 3)
+        first.set_title(words(change.shift), loc="left", fontsize=7.5, pad=2)
     return figure
 
 
@@ -126,7 +96,7 @@ def draw_image_changes(changes: Sequence[ImageChange]) -> Figure:
     title="What MITA changes at five severities",
     caption="The same image under each corruption at each severity.",
     source=NetworkAndImages,
-    build=lambda given: _changes_of(given, (1, 2, 3, 4, 5)),
+    build=partial(image_changes, severities=(1, 2, 3, 4, 5)),
     requires="a network and images",
 )
 def draw_severities(changes: Sequence[ImageChange]) -> Figure:
@@ -135,26 +105,28 @@ def draw_severities(changes: Sequence[ImageChange]) -> Figure:
     severities = sorted({change.severity for change in changes})
     tile = (PAGE - 1.1 - 0.07 * len(severities)) / (3 * len(severities))
     figure = new_figure(PAGE, (tile + 0.024) * len(shifts) + 0.45, padding=(0.008, 0.012))
-    widths = ([1.0, 1.0, 1.0, 0.18] * len(severities))[:-1]
-    grid = figure.add_gridspec(len(shifts), len(widths), width_ratios=widths)
+    grid = _grid(figure, len(shifts), blocks=len(severities), gap=0.18)
     for change in changes:
         row, block = shifts.index(change.shift), severities.index(change.severity)
-        axes = [figure.add_subplot(grid[row, 4 * block + column]) for column in range(3)]
-        _draw_change(axes, change)
+        first, second, _ = _draw_change(figure, grid, change, row, block)
         if block == 0:
-            axes[0].set_ylabel(words(change.shift), rotation=0, ha="right", va="center", labelpad=4, fontsize=7)
+            first.set_ylabel(words(change.shift), rotation=0, ha="right", va="center", labelpad=4, fontsize=7)
         if row == 0:
-            axes[1].set_title(f"severity {change.severity}", fontsize=7.5, pad=3)
-    _add_heading(figure)
+            second.set_title(f"severity {change.severity}", fontsize=7.5, pad=3)
     return figure
 
 
-def _draw_change(axes: Sequence[Axes], change: ImageChange) -> None:
+def _grid(figure: Figure, rows: int, *, blocks: int, gap: float) -> GridSpec:
+    """Add the heading and return a grid whose rows have blocks of three tiles with gaps between blocks."""
+    heading = f"original, adapted, and their difference enlarged {FACTOR} times"
+    figure.suptitle(heading, fontsize=8, color=INK, x=0.005, ha="left")
+    widths = ([1.0, 1.0, 1.0, gap] * blocks)[:-1]
+    return figure.add_gridspec(rows, len(widths), width_ratios=widths)
+
+
+def _draw_change(figure: Figure, grid: GridSpec, change: ImageChange, row: int, block: int) -> list[Axes]:
+    axes = [figure.add_subplot(grid[row, 4 * block + column]) for column in range(3)]
     shown = (change.original, change.adapted, difference(change.original, change.adapted, factor=FACTOR))
     for each, picture in zip(axes, shown, strict=True):
         draw_tile(each, picture)
-
-
-def _add_heading(figure: Figure) -> None:
-    heading = f"original, adapted, and their difference amplified {FACTOR} times"
-    figure.suptitle(heading, fontsize=8, color=INK, x=0.005, ha="left")
+    return axes

@@ -19,7 +19,7 @@ from midway.report.figures.drawing import (
 )
 from midway.report.figures.registry import figure
 from midway.report.ranking import Key, rank
-from midway.report.style import PlotStyle, plot_styles
+from midway.report.style import PlotStyle, frame_styles
 from midway.report.tidy import ALL, Frame
 from midway.streams import Scenario
 
@@ -72,8 +72,7 @@ def gains_over_source(frame: Frame) -> Gains:
         source = values.pop(frame.source or "", None)
         if source is not None and values:
             clusters[cluster] = {label: _gain(ranking.keys, mine, source) for label, mine in values.items()}
-    styles = plot_styles({label: name for label, name in frame.methods.items() if label != frame.source})
-    return Gains(clusters, styles)
+    return Gains(clusters, {label: style for label, style in frame_styles(frame).items() if label != frame.source})
 
 
 def _gain(keys: Sequence[Key], values: Sequence[float], source: Sequence[float]) -> Gain:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from midway.report.figures.drawing import GREY, PAGE, line_style, new_figure
+from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, plot_styles, scenario_title
+from midway.report.style import PlotStyle, frame_styles, scenario_title
 from midway.report.tidy import Frame
 from midway.streams import Scenario
 
@@ -53,25 +53,23 @@ def accuracy_over_time(frame: Frame, *, window: int | None = None) -> tuple[Over
     runs: dict[Scenario, dict[str, list[tuple[float, ...]]]] = {}
     for key in dict.fromkeys((row.label, row.scenario, row.seed) for row in shared):
         runs.setdefault(key[1], {}).setdefault(key[0], []).append(batches[key])
-    streams = []
+    styles, streams = frame_styles(frame), []
     for scenario, by_label in runs.items():
         length = min(len(run) for each in by_label.values() for run in each)
         width = min(length, window or max(1, length // 10))
-        styles = plot_styles({label: frame.methods[label] for label in by_label})
-        means = {label: [fmean(run[batch] for run in by_label[label]) for batch in range(length)] for label in styles}
-        lines = {label: running_mean(values, width) for label, values in means.items()}
+        lines = {}
+        for label in [label for label in styles if label in by_label]:
+            means = [fmean(run[batch] for run in by_label[label]) for batch in range(length)]
+            lines[label] = running_mean(means, width)
         streams.append(OverTime(scenario, width, lines, styles))
     return tuple(streams)
 
 
 def one_of_each_kind(streams: Sequence[OverTime]) -> tuple[OverTime, ...]:
     """Choose a few streams: the first of each kind of scenario, then the second of each, and so on."""
-    turns: dict[Scenario, int] = {}
-    seen: dict[str, int] = {}
-    for stream in streams:
-        kind = stream.scenario.kind
-        turns[stream.scenario] = seen[kind] = seen.get(kind, 0) + 1
-    return tuple(sorted(streams, key=lambda stream: turns[stream.scenario])[:MOST_STREAMS])
+    kinds = [stream.scenario.kind for stream in streams]
+    turns = sorted(range(len(streams)), key=lambda index: kinds[:index].count(kinds[index]))
+    return tuple(streams[index] for index in turns[:MOST_STREAMS])
 
 
 def running_mean(values: Sequence[float], window: int) -> tuple[float, ...]:
@@ -154,16 +152,8 @@ def _draw_lines(axes: Axes, stream: OverTime) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title(scenario_title(stream.scenario), loc="left", pad=14 if below else None)
     if below:
-        means = (f"{stream.styles[label].title} {fmean(stream.lines[label]):.1f}" for label in below)
-        axes.annotate(
-            "far below: " + ", ".join(means),
-            (0, 1),
-            (0, 4),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            fontsize=7,
-            color=GREY,
-        )
+        means = ", ".join(f"{stream.styles[label].title} {fmean(stream.lines[label]):.1f}" for label in below)
+        annotate(axes, f"far below: {means}", (0, 1), (0, 4), xycoords="axes fraction", color=GREY)
 
 
 def _name_lines(axes: Axes, stream: OverTime) -> None:

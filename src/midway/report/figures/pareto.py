@@ -11,7 +11,7 @@ from midway.metrics import METRICS
 from midway.report.figures.drawing import COLUMN, GREY, annotate, line_style, new_figure, set_log_ticks
 from midway.report.figures.registry import figure
 from midway.report.ranking import pareto_front, rank
-from midway.report.style import PlotStyle, plot_styles
+from midway.report.style import PlotStyle, frame_styles
 from midway.report.tidy import Frame
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def accuracy_and_cost(frame: Frame, *, metric: str = "seconds_per_batch") -> Acc
     ranking = rank(frame)
     methods = sorted((m for m in ranking.methods if m.costs.get(metric, 0) > 0), key=lambda m: m.costs[metric])
     points = tuple(Point(method.label, method.costs[metric], method.mean) for method in methods)
-    return AccuracyAndCost(metric, len(ranking.keys), points, pareto_front(methods, metric), plot_styles(frame.methods))
+    return AccuracyAndCost(metric, len(ranking.keys), points, pareto_front(methods, metric), frame_styles(frame))
 
 
 def _is_enough(data: AccuracyAndCost) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from midway.registry import Registry
 from midway.report.figures.drawing import styled
+from midway.report.figures.sources import SOURCES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,6 +89,13 @@ def figure(
     return register
 
 
+def all_figures() -> list[FigureSpec]:
+    """Return all figures, sorted by source and name."""
+    sources = list(SOURCES)
+    rank = {spec: sources.index(spec.source) if spec.source in sources else len(sources) for spec in FIGURES.values()}
+    return sorted(rank, key=lambda spec: (rank[spec], spec.name))
+
+
 def draw_figures(source: object, *, only: Collection[str] = ()) -> Iterator[tuple[str, Figure]]:
     """Draw the figures that a source is enough for, one after the other.
 
@@ -106,6 +114,6 @@ def draw_figures(source: object, *, only: Collection[str] = ()) -> Iterator[tupl
         >>> [name for name, figure in draw_figures(Frame((row,), methods={"bn": "bn"}))]
         ['scenarios']
     """
-    for spec in [FIGURES[name] for name in only or FIGURES]:
+    for spec in [FIGURES[name] for name in only] or all_figures():
         if isinstance(source, spec.source) and spec.enough(data := spec.build(source)):
             yield spec.name, spec.draw(data)

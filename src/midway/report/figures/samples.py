@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
 
 from midway.functional import free_energy
-from midway.methods import MITA
 from midway.report.figures.drawing import PAGE, new_figure
 from midway.report.figures.registry import figure
 from midway.report.figures.sources import NetworkAndImages
@@ -36,32 +34,19 @@ class Samples:
     energy: float
 
 
-def langevin_samples(
-    source: nn.Module, adapted: MITA, *, count: int = 10, shape: Sequence[int] = (3, 32, 32), **chain: Any
-) -> tuple[Samples, ...]:
-    """Sample images from the source, from MITA's predictor and from its data model, starting from the same noise.
-
-    Args:
-        source: The unadapted network, in evaluation mode.
-        adapted: A MITA that has seen some batches.
-        count: Images per network.
-        shape: Channels, height and width.
-        **chain: Settings of the Langevin chains: ``steps``, ``step_size``, ``noise``, ``seed``; see
-            ``midway.sample_images``.
-    """
+def langevin_samples(given: NetworkAndImages, *, count: int = 10) -> tuple[Samples, ...]:
+    """Sample images from the source, from MITA's predictor and from its data model, starting from the same noise."""
+    _, height, width, channels = given.data.images.shape
+    adapted = given.adapted_mita()
     rows = []
-    for title, network in (("source", source), ("predictor", adapted.model), ("data model", adapted.data_model)):
-        images = sample_images(network, count, shape=shape, **chain)
+    networks = {"source": given.model, "predictor": adapted.model, "data model": adapted.data_model}
+    for title, network in networks.items():
+        shape = (channels, height, width)
+        images = sample_images(network, count, shape=shape, steps=given.langevin_steps, seed=given.seed)
         with torch.no_grad():
             energy = free_energy(network(images).float()).mean().item()
         rows.append(Samples(title, tuple(map(to_picture, images)), energy))
     return tuple(rows)
-
-
-def _samples_of(given: NetworkAndImages) -> tuple[Samples, ...]:
-    _, height, width, channels = given.data.images.shape
-    chain = {"steps": given.langevin_steps, "seed": given.seed}
-    return langevin_samples(given.model, given.adapted_mita(), shape=(channels, height, width), **chain)
 
 
 @figure(
@@ -70,7 +55,7 @@ def _samples_of(given: NetworkAndImages) -> tuple[Samples, ...]:
     caption="Images sampled by Langevin dynamics from the source, from MITA's predictor and from its data model, with"
     " their mean energies.",
     source=NetworkAndImages,
-    build=_samples_of,
+    build=langevin_samples,
     requires="a network and images",
 )
 def draw_samples(rows: Sequence[Samples]) -> Figure:

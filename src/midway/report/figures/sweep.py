@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure, set_log_ticks
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, plot_styles, words
+from midway.report.style import PlotStyle, frame_styles, words
 from midway.report.table import Value, pivot
 from midway.report.tidy import ALL, Frame
 from midway.streams import Scenario
@@ -65,7 +65,7 @@ def ratio_sweeps(frame: Frame) -> Sweeps:
         if scenario.kind == "mixture" or scenario.amount not in known:
             known[scenario.amount] = scenario
     chosen = {pair: known for pair, known in ratios.items() if len(known) >= FEWEST_RATIOS}
-    styles = plot_styles(frame.methods)
+    styles = frame_styles(frame)
     sweeps = [Sweep(*pair, _lines(outliers.where(scenario=known.values()), styles)) for pair, known in chosen.items()]
     scenarios = {scenario for known in chosen.values() for scenario in known.values()}
     times = shared.where(scenario=scenarios, metric="seconds_per_batch", group=ALL)
@@ -151,4 +151,4 @@ def _draw_seconds(axes: Axes, data: Sweeps) -> None:
     axes.tick_params(axis="y", length=0, pad=5)
     axes.invert_yaxis()
     axes.spines["left"].set_color(GREY)
-    axes.set_title("time per batch", loc="left")
+    axes.set_title("time of a batch", loc="left")

@@ -27,7 +27,7 @@ def difference(before: Picture, after: Picture, *, factor: float) -> Picture:
     Args:
         before: A picture.
         after: The same picture, changed.
-        factor: How much the change is amplified.
+        factor: How much the change is enlarged.
     """
     changed: Picture = np.clip(0.5 + factor * (after - before), 0, 1)
     return changed

@@ -34,18 +34,18 @@ class History:
     style: PlotStyle
 
 
-def history_of(findings: StudyResult) -> History:
+def history_of(study: StudyResult) -> History:
     """Collect the trials of a search."""
     complete, pruned = (
-        tuple((t.number, t.accuracy) for t in findings.trials if t.state == state and t.accuracy is not None)
+        tuple((t.number, t.accuracy) for t in study.trials if t.state == state and t.accuracy is not None)
         for state in ("complete", "pruned")
     )
     best: list[tuple[int, float]] = []
     for number, accuracy in complete:
         if not best or accuracy > best[-1][1]:
             best.append((number, accuracy))
-    default = None if findings.default is None else findings.default.accuracy
-    style = plot_styles({findings.method: findings.method})[findings.method]
+    default = None if study.default is None else study.default.accuracy
+    style = plot_styles({study.method: study.method})[study.method]
     return History(complete, pruned, tuple(best), default, style)
 
 
@@ -86,7 +86,7 @@ def draw_history(history: History) -> Figure:
     title="Importance of hyper-parameters",
     caption="The share of the variation in accuracy that each hyper-parameter explains.",
     source=StudyResult,
-    build=lambda findings: findings.importance,
+    build=lambda study: study.importance,
     requires="a search with enough trials to estimate importances",
 )
 def draw_importance(importance: Mapping[str, float]) -> Figure:

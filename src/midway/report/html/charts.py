@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import fmean
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from midway.report.ranking import pareto_front, part_of, rank, scopes
+from midway.metrics import METRICS
+from midway.report.figures.over_time import accuracy_over_time
+from midway.report.figures.pareto import accuracy_and_cost
+from midway.report.figures.sweep import ratio_sweeps
+from midway.report.ranking import part_of, scopes
 from midway.report.style import PlotStyle, plot_styles, scenario_title, words
-from midway.report.tidy import ALL, Frame
+from midway.report.table import pivot
+from midway.report.tidy import Frame
 
 if TYPE_CHECKING:
     from midway.tune.result import StudyResult
-
-COSTS = {"seconds_per_batch": "seconds a batch", "gflops": "GFLOPs an image"}
-FEWEST_RATIOS = 3
 
 Chart = dict[str, Any]
 """Kind (dots, lines or points), title, caption, axes, and views to choose from."""
@@ -49,8 +51,7 @@ def charts_of(frame: Frame) -> list[Chart]:
         >>> [(chart["kind"], len(chart["views"])) for chart in charts]
         [('dots', 1), ('lines', 1)]
     """
-    shared = frame.common_seeds()
-    charts = [_by_stream(shared), _by_ratio(shared), _over_time(shared), _by_cost(frame)]
+    charts = [_by_stream(frame), _by_ratio(frame), _over_time(frame), _by_cost(frame)]
     return [chart for chart in charts if chart["views"]]
 
 
@@ -100,69 +101,43 @@ def _chart(kind: str, title: str, caption: str, views: list[dict[str, Any]], **a
 def _by_stream(frame: Frame) -> Chart:
     views = []
     for kind, part, title in scopes(frame):
-        values: dict[Any, dict[str, list[float]]] = {}
-        for row in frame.where(metric="accuracy"):
-            if row.scenario.kind == kind and part_of(row) == part:
-                values.setdefault(row.scenario, {}).setdefault(row.label, []).append(row.value)
-        rows = [
-            {
-                "title": scenario_title(scenario).partition(": ")[2],
-                "values": {label: fmean(numbers) for label, numbers in by_label.items()},
-            }
-            for scenario, by_label in values.items()
-        ]
+        chosen = [row for row in frame if row.scenario.kind == kind and part_of(row) == part]
+        table = pivot(replace(frame, rows=tuple(chosen)))
+        rows = []
+        for index, column in enumerate(table.columns):
+            assert column.scenario is not None
+            values = {label: value.mean for label, row in table.rows if (value := row[index]) is not None}
+            rows.append({"title": scenario_title(column.scenario).partition(": ")[2], "values": values})
         views.append({"name": title, "rows": rows})
     caption = "Accuracy in percent on every stream, mean over seeds. One mark a method."
     return _chart("dots", "Accuracy by stream", caption, views, x="accuracy (%)", unit="%")
 
 
 def _by_ratio(frame: Frame) -> Chart:
-    """Return the accuracy on the outliers by their share; where two kinds have the same share, mixtures count."""
-    values: dict[tuple[Any, ...], dict[float, dict[str, dict[str, list[float]]]]] = {}
-    for row in frame.where(metric="accuracy"):
-        if part_of(row) == "A":
-            pair, ratio = (*row.scenario.shifts, row.scenario.severity), row.scenario.amount or 0.0
-            kinds = values.setdefault(pair, {}).setdefault(ratio, {})
-            kinds.setdefault(row.scenario.kind, {}).setdefault(row.label, []).append(row.value)
     views = []
-    for (first, second, _), ratios in values.items():
-        if len(ratios) >= FEWEST_RATIOS:
-            lines: dict[str, list[list[float]]] = {}
-            for ratio, kinds in sorted(ratios.items()):
-                for label, numbers in (kinds.get("mixture") or kinds["outlier"]).items():
-                    lines.setdefault(label, []).append([100 * ratio, fmean(numbers)])
-            views.append({"name": f"{words(first)} among {words(second)}", "lines": lines})
+    for sweep in ratio_sweeps(frame).sweeps:
+        lines = {label: [[100 * ratio, v.mean] for ratio, v in line.items()] for label, line in sweep.lines.items()}
+        views.append({"name": " among ".join(map(words, sweep.shifts)), "lines": lines})
     caption = "Accuracy on the outliers, by their share. Methods that fall to the left lose the rare images."
     axes = {"x": "share of outliers (%)", "y": "accuracy on them (%)", "scale": "log"}
     return _chart("lines", "Outliers by their share", caption, views, **axes)
 
 
 def _over_time(frame: Frame) -> Chart:
-    known = {(*row[:2], row.seed) for row in frame}  # the seeds that all methods share
-    batches: dict[Any, dict[str, list[tuple[float, ...]]]] = {}
-    for (label, scenario, seed), accuracies in frame.batch_accuracies.items():
-        if (label, scenario, seed) in known and len(accuracies) > 1:
-            batches.setdefault(scenario, {}).setdefault(label, []).append(accuracies)
     views = []
-    for scenario, by_label in batches.items():
-        count = min(len(run) for runs in by_label.values() for run in runs)
-        window = max(1, count // 10)
-        lines = {}
-        for label, runs in by_label.items():
-            means = [fmean(batch) for batch in zip(*(run[:count] for run in runs), strict=True)]
-            lines[label] = [[end, fmean(means[end - window : end])] for end in range(window, count + 1)]
-        views.append({"name": scenario_title(scenario), "lines": lines})
+    for stream in accuracy_over_time(frame):
+        lines = {label: list(enumerate(values, start=stream.window)) for label, values in stream.lines.items()}
+        views.append({"name": scenario_title(stream.scenario), "lines": lines})
     caption = "Accuracy batch by batch, a running mean over a tenth of the stream: who learns, who collapses."
     return _chart("lines", "Accuracy over time", caption, views, x="batch", y="accuracy (%)", scale="linear")
 
 
 def _by_cost(frame: Frame) -> Chart:
-    methods = rank(frame, part=ALL).methods
     views = []
-    for cost, unit in COSTS.items():
-        priced = [method for method in methods if method.costs.get(cost, 0) > 0]
-        if len(priced) > 1:
-            points = {method.label: [method.costs[cost], method.mean] for method in priced}
-            views.append({"name": unit, "x": unit, "points": points, "front": list(pareto_front(priced, cost))})
+    for cost in ("seconds_per_batch", "gflops"):
+        data, unit = accuracy_and_cost(frame, metric=cost), METRICS[cost].title
+        if len(data.points) > 1:
+            points = {point.label: [point.cost, point.accuracy] for point in data.points}
+            views.append({"name": unit, "x": unit, "points": points, "front": list(data.front)})
     caption = "Mean accuracy against cost. No method on the line is beaten in both."
     return _chart("points", "Accuracy against cost", caption, views, y="accuracy (%)")
