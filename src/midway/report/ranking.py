@@ -239,18 +239,6 @@ def versus_best(frame: Frame, method: str = "mita") -> dict[str, PairedCompariso
     Args:
         frame: The rows.
         method: The label.
-
-    Example:
-        >>> from midway.report import Frame, Row
-        >>> from midway.report.ranking import versus_best
-        >>> from midway.streams import Scenario
-        >>> rows = [
-        ...     Row(label, Scenario.parse(f"pure:{shift}"), "all", 0, "accuracy", value)
-        ...     for label, values in {"tent": (70.0, 60.0), "mita": (71.0, 63.0)}.items()
-        ...     for shift, value in zip(("fog", "snow"), values)
-        ... ]
-        >>> print(versus_best(Frame(tuple(rows)))["all"])
-        +2.00 ± 1.41 points against tent (2 of 2 above, 0 below, paired t-test p = 0.295, signed-rank test p = 0.500)
     """
     values: dict[str, dict[str, dict[Key, float]]] = {}
     for row in frame.where(metric="accuracy"):
@@ -334,15 +322,6 @@ def difference(first: Frame, second: Frame, *, rival: str = "the first run") -> 
         first: The rows of the first run.
         second: The rows of the second run.
         rival: The name of the first run.
-
-    Example:
-        >>> from midway.report import Frame, Row
-        >>> from midway.report.ranking import difference
-        >>> from midway.streams import Scenario
-        >>> def run(value):
-        ...     return Frame((Row("bn", Scenario.parse("pure:fog"), "all", 0, "accuracy", value),))
-        >>> difference(run(60.0), run(62.5)).overall.difference
-        2.5
     """
     before = {row[:5]: row.value for row in first}
     both = [row for row in second if row[:5] in before]

@@ -140,7 +140,9 @@
       this.canvas.replaceChildren(svg);
       this.figure.querySelector(".view").textContent = view.name;
       const drawn = (m) => view.rows ? view.rows.some((row) => row.values[m.label] != null) : (view.lines || view.points)[m.label]?.length;
-      this.figure.querySelector(".legend").replaceChildren(...this.methods().filter(drawn).map((method) => named(method, this.data.kind === "lines")));
+      const shown = this.methods().filter(drawn);
+      this.figure.querySelector(".legend").hidden = shown.length < 2;
+      this.figure.querySelector(".legend").replaceChildren(...shown.map((method) => named(method, this.data.kind === "lines")));
     }
     point(event, svg) {
       const box = svg.getBoundingClientRect();
