@@ -27,11 +27,11 @@ SUITES = ("outlier", "mixture", "pure", "sweep", "ablation")
 INTRODUCTION = """\
 # The bench
 
-`midway run` compares any methods on any streams; `midway paper` runs the tables of the MITA paper and shows its numbers
-beside ours. Both continue a run that was stopped. `midway report FOLDER` writes the page of a run again; with `--metric`
-it prints a table of any metric (`midway list metrics`), with `--table` it writes the tables as Markdown, LaTeX, CSV or
-JSON. In Python, `midway.report.frame(folder)` returns the results as rows of label, scenario, group, seed, metric and
-value, and `midway.report.pivot` arranges them as a table.
+`midway run` compares any methods on any streams; `midway paper` runs the tables of the MITA paper and shows its
+numbers beside ours. Both continue a run that was stopped. `midway report FOLDER` writes the page of a run again;
+`--metric` prints a table of any metric (`midway list metrics`), and `--table` writes the tables as Markdown, LaTeX,
+CSV or JSON. In Python, `midway.report.frame(folder)` returns the results as rows of label, scenario, group, seed,
+metric and value, and `midway.report.pivot` arranges them as a table.
 
 `python recipes/write_bench.py` writes this page: every table with a budget of a few minutes, on the embedded network
 and images, to show the bench at work. With so few images the numbers are not meaningful; [results.md](results.md) has

@@ -95,9 +95,9 @@ def rank(frame: Frame, *, part: str = ALL, metric: str = "accuracy") -> Ranking:
     ranked = []
     for label in labels:
         costs = {
-            name: fmean(of_metric[key] for key in keys)
+            name: fmean([of_metric[key] for key in keys])
             for (of_label, name), of_metric in others.items()
-            if of_label == label and name != metric and all(key in of_metric for key in keys)
+            if of_label == label and name != metric and of_metric.keys() >= common
         }
         mine = tuple(values[label][key] for key in keys)
         ranked.append(Ranked(label, fmean(mine), mine, costs))
@@ -222,7 +222,7 @@ def scopes(frame: Frame) -> list[tuple[str, str, str]]:
 
 def of_kind(frame: Frame, kind: str) -> Frame:
     """Return the rows of one kind of scenario."""
-    return frame.filter(lambda row: row.scenario.kind == kind)
+    return replace(frame, rows=tuple([row for row in frame.rows if row.scenario.kind == kind]))
 
 
 def winners(frame: Frame) -> list[Winner]:

@@ -80,17 +80,12 @@ class Frame:
         metric: str | Collection[str] | None = None,
     ) -> Frame:
         """Return the rows whose columns have the given value or one of the given values."""
-        wanted: dict[str, Collection[Any]] = {}
-        for name, value in (
-            ("label", label),
-            ("scenario", scenario),
-            ("group", group),
-            ("seed", seed),
-            ("metric", metric),
-        ):
+        rows: Iterable[Row] = self.rows
+        for index, value in enumerate((label, scenario, group, seed, metric)):  # in the order of the fields of Row
             if value is not None:
-                wanted[name] = (value,) if isinstance(value, str | int | Scenario) else value
-        return self.filter(lambda row: all(getattr(row, name) in values for name, values in wanted.items()))
+                values = (value,) if isinstance(value, str | int | Scenario) else value
+                rows = [row for row in rows if row[index] in values]
+        return replace(self, rows=tuple(rows))
 
     def filter(self, condition: Callable[[Row], bool]) -> Frame:
         """Return the rows that meet a condition."""
@@ -102,7 +97,8 @@ class Frame:
         Args:
             column: The name of a field of ``Row``.
         """
-        return list(dict.fromkeys(getattr(row, column) for row in self.rows))
+        index = Row._fields.index(column)
+        return list(dict.fromkeys([row[index] for row in self.rows]))
 
     def common_seeds(self) -> Frame:
         """Keep, for each scenario, the seeds that all labels with that scenario share.
@@ -119,7 +115,8 @@ class Frame:
             for labels, common in [common_to_all(by_label)]
             for label in labels
         }
-        return self.filter(lambda row: row.seed in shared.get((row.scenario, row.label), ()))
+        rows = [row for row in self.rows if row.seed in shared.get((row.scenario, row.label), ())]
+        return replace(self, rows=tuple(rows))
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame; scenarios become text.
