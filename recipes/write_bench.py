@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--images-a-job", type=int, default=1000, help="of each cell that compares one job and two")
     options = parser.parse_args()
     wanted = [name for name in options.suites.split(",") if name]
-    kept = sections_of(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() and wanted != list(SUITES) else {}
+    known = sections_of(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() and wanted != list(SUITES) else {}
     sections: dict[str, Callable[[], str]] = {
         "One job and two": partial(jobs_section, options.images_a_job),
         **{name.capitalize(): partial(suite_section, name, options.budget) for name in SUITES},
@@ -118,15 +118,15 @@ def main() -> None:
     }
     parts = [INTRODUCTION]
     for title, make in sections.items():
-        parts.append(kept[title] if title in kept and title.lower() not in wanted else make())
+        parts.append(known[title] if title in known and title.lower() not in wanted else make())
         PAGE.with_suffix(".partial").write_text("\n".join(parts), encoding="utf-8")
     PAGE.with_suffix(".partial").replace(PAGE)
 
 
 def sections_of(page: str) -> dict[str, str]:
     """Return the sections of a page by their titles."""
-    found = re.split(r"(?m)^(?=## )", page)[1:]
-    return {text.partition("\n")[0].removeprefix("## "): text for text in found}
+    sections = re.split(r"(?m)^(?=## )", page)[1:]
+    return {text.partition("\n")[0].removeprefix("## "): text for text in sections}
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ from midway.bench.plan_file import read_plan
 from midway.metrics import METRICS
 from midway.report import Column, Frame, Table, frame, split_columns, to_brief_markdown, to_markdown
 from midway.report.markup import markdown_table
-from midway.report.paper import paper_table, where_best
+from midway.report.paper import paper_table
 from midway.report.ranking import versus_best
 from midway.report.render import show_number
+from midway.report.table import OURS, PAPER, Value
 from midway.streams import Scenario
 
 FOLDER = Path("docs/results")
@@ -101,6 +102,21 @@ def ranking(rows: Frame, data: str | None) -> list[str]:
     compared = "\n".join(f"- {named[part]}: {result}" for part, result in versus_best(rivals).items())
     best = best_sentence(paper_table(rivals, data=data))
     return [f"MITA against the best other method{among}, over streams and seeds:\n", f"{compared}\n", f"{best}\n"]
+
+
+def where_best(table: Table, method: str = "mita") -> tuple[list[Column], list[Column], int]:
+    """Return the columns in which a method is best, by our numbers and by the paper's, and how many columns it has.
+
+    Means over all corruptions do not count, nor do columns without a number of ours.
+    """
+    values = dict(table.rows)[method]
+    by_origin: dict[str, dict[tuple[str, str, str], tuple[Column, Value]]] = {OURS: {}, PAPER: {}}
+    for column, value in zip(table.columns, values, strict=True):
+        if column.scenario is not None and value is not None and column.origin in by_origin:
+            by_origin[column.origin][column.stream, column.group, column.metric] = column, value
+    ours, theirs = by_origin[OURS], by_origin[PAPER]
+    best = [[column for key, (column, value) in each.items() if value.best and key in ours] for each in (ours, theirs)]
+    return best[0], best[1], len(ours)
 
 
 def best_sentence(table: Table) -> str:

@@ -31,11 +31,11 @@ BEGIN, END = "<!-- written by recipes/write_tuning.py -->", "<!-- end -->"
 
 def studies(folder: Path = STUDIES) -> list[StudyResult]:
     """Return the stored studies in the order of the methods."""
-    found = [StudyResult.load(path) for path in folder.glob("*.json")]
-    return sorted(found, key=lambda study: methods.names().index(study.method))
+    results = [StudyResult.load(path) for path in folder.glob("*.json")]
+    return sorted(results, key=lambda study: methods.names().index(study.method))
 
 
-def settings_file(found: Sequence[StudyResult]) -> str:
+def settings_file(results: Sequence[StudyResult]) -> str:
     """Return the tuned settings as TOML: for each method the fixed settings and those of the best trial."""
     lines = [
         "# The best settings of a search on the tuning corruptions of CIFAR-10, see docs/tuning.md;",
@@ -43,17 +43,17 @@ def settings_file(found: Sequence[StudyResult]) -> str:
         "",
         "[source]  # has none",
     ]
-    for study in found:
+    for study in results:
         settings = {**study.search["held"], **study.best.settings}
         lines += ["", f"[{study.method}]", *(f"{name} = {to_toml(value)}" for name, value in settings.items())]
     return "\n".join(lines) + "\n"
 
 
-def search_table(found: Sequence[StudyResult]) -> str:
+def search_table(results: Sequence[StudyResult]) -> str:
     """Return one row a method: trials, their cost, the defaults and the best, on the streams of the search."""
     head = ["method", "trials", "stopped early", "minutes", "defaults", "best", "gain", "best settings"]
     rows = []
-    for study in found:
+    for study in results:
         default, gain = study.default, study.gain
         minutes = sum(trial.seconds or 0.0 for trial in study.trials) / 60
         settings = ", ".join(f"`{name}={_short(value)}`" for name, value in study.best.settings.items())
@@ -82,12 +82,12 @@ def stored_accuracies(name: str, folder: Path = ROOT / "docs" / "results") -> Ac
     return {(row.label, row.scenario): row.value for row in rows}
 
 
-def gain_table(found: Sequence[StudyResult], defaults: Accuracies, tuned: Accuracies) -> str:
+def gain_table(results: Sequence[StudyResult], defaults: Accuracies, tuned: Accuracies) -> str:
     """Return the means of default and tuned settings on other corruptions, and how often the tuned ones are better."""
     streams = list(dict.fromkeys(stream for _, stream in tuned))
     head = ["method", "defaults", "tuned", "gain", "better on", "worse on"]
     rows = []
-    for name in ["source", *(study.method for study in found)]:
+    for name in ["source", *(study.method for study in results)]:
         was = [defaults[name, stream] for stream in streams if (name, stream) in defaults]
         now = was if name == "source" else [tuned[name, stream] for stream in streams if (name, stream) in tuned]
         if not streams or not len(was) == len(now) == len(streams):  # the runs are not finished
@@ -99,16 +99,16 @@ def gain_table(found: Sequence[StudyResult], defaults: Accuracies, tuned: Accura
     return markdown_table(head, rows)
 
 
-def write(page: str, found: Sequence[StudyResult]) -> str:
+def write(page: str, results: Sequence[StudyResult]) -> str:
     """Return the page with new tables."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     tables = "\n".join(
         [
             "Mean accuracy in percent over the three streams of the search:\n",
-            search_table(found),
+            search_table(results),
             HELD_OUT,
-            gain_table(found, stored_accuracies("defaults"), stored_accuracies("tuned")),
+            gain_table(results, stored_accuracies("defaults"), stored_accuracies("tuned")),
         ]
     )
     return f"{before}{BEGIN}\n\n{tables}\n{END}{after}"
@@ -120,9 +120,9 @@ def _short(value: object) -> str:
 
 def main() -> None:
     """Write both files."""
-    found = studies()
-    SETTINGS.write_text(settings_file(found), encoding="utf-8")
-    PAGE.write_text(write(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+    results = studies()
+    SETTINGS.write_text(settings_file(results), encoding="utf-8")
+    PAGE.write_text(write(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
 
 
 if __name__ == "__main__":

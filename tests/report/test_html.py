@@ -17,13 +17,7 @@ from PIL import Image
 from midway.bench import Record
 from midway.report import Column, Table, Value, frame, read_run, stored_run, write_report
 from midway.report.html import render
-from midway.report.html.page import (
-    LARGEST_PICTURE,
-    accuracy_tables,
-    metric_rows,
-    pictures_of,
-    table_view,
-)
+from midway.report.html.views import LARGEST_PICTURE, accuracy_tables, metric_rows, pictures_of, table_view
 from midway.report.ranking import find_winner, verdict
 from midway.report.style import plot_styles
 from midway.report.table import UNEQUAL
@@ -286,7 +280,7 @@ def test_pictures_go_into_the_page(records: list[Record], tmp_path: Path) -> Non
     (tmp_path / "figures" / "samples.png").write_bytes(b"0" * (LARGEST_PICTURE + 1))
     run = stored_run("x", records, folder=tmp_path)
     shown, left_out = pictures_of(run)
-    assert [(picture.name, picture.width, picture.height) for picture in shown] == [("motivation", 6, 4)]
+    assert [(picture["name"], picture["width"], picture["height"]) for picture in shown] == [("motivation", 6, 4)]
     assert left_out == ["The picture samples.png is larger than 3 MB and was left out."]
     page = Page(render(run))
     source = next(image["src"] for image in page.all("img") if "src" in image)
@@ -304,7 +298,7 @@ def test_every_comparison_has_its_picture(made: Made, tmp_path: Path) -> None:
         Image.new("RGB", (6, 4), "red").save(tmp_path / "figures" / f"{name}.png")
     for run in (read_run(tmp_path), stored_run("a part", records[1:], folder=tmp_path)):
         shown, _ = pictures_of(run)
-        captions = {picture.name: picture.caption.partition(",")[0] for picture in shown}
+        captions = {picture["name"]: picture["caption"].partition(",")[0] for picture in shown}
         assert set(captions) == {"motivation_1", "motivation_2", "samples"}
         assert captions["motivation_1"] == "wrn16_2.cifar10 on cifar10"
         assert captions["motivation_2"] == "wrn16_2.cifar10 on cifar100"

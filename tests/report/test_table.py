@@ -10,10 +10,10 @@ import pytest
 from midway.bench import Record, paper
 from midway.bench.suites import EQUAL_BUDGET, suite
 from midway.data.corruptions import CORRUPTIONS
-from midway.report import Column, Frame, Row, Table, frame, group_records, pivot, split_columns, to_brief_markdown
-from midway.report.paper import paper_table, published_in, where_best
+from midway.report import Frame, Row, Table, frame, group_records, pivot, split_columns, to_brief_markdown
+from midway.report.paper import paper_table, published_in
 from midway.report.ranking import versus_best
-from midway.report.table import UNEQUAL, Value, beside_paper
+from midway.report.table import UNEQUAL, beside_paper
 from midway.streams import Scenario
 
 Made = Callable[..., Record]
@@ -285,18 +285,6 @@ def test_wide_tables_are_split_between_scenarios() -> None:
     assert [column.metric for column in pure[-1].columns[::3]] == ["mean_accuracy", "mce"]
     narrow = split_columns(paper_table(as_published("outlier"), data="cifar10c"), at_most=3)
     assert [len(part.columns) for part in narrow] == [3] * 18
-
-
-def test_where_a_method_is_best_by_hand() -> None:
-    scenarios = (Scenario.parse("outlier:fog/snow@0.1"), Scenario.parse("mixture:fog/snow@0.5"), None)
-    columns = tuple(Column(scenario, "fog", origin=origin) for scenario in scenarios for origin in ("ours", "paper"))
-
-    def values(*best: bool) -> tuple[Value, ...]:
-        return tuple(Value(1.0, best=flag) for flag in best)
-
-    rows = (("mita", values(False, True, True, True, True, True)), ("tent", values(True, *[False] * 5)))
-    ours, theirs, count = where_best(Table("", columns, rows))
-    assert ([c.scenario for c in ours], [c.scenario for c in theirs], count) == ([scenarios[1]], [*scenarios[:2]], 2)
 
 
 def test_the_brief_table_has_scenarios_down_and_the_papers_numbers_in_brackets() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from midway.bench import paper
 from midway.bench.entries import Entry
@@ -57,8 +57,8 @@ def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
     for label in only:
         if label not in labels:
             raise ValueError(unknown(f"row of the {name} table", label, labels))
-    kept = tuple(entry for entry in whole.entries if not only or entry.label in ("source", *only))
-    return Suite(whole.name, whole.title, kept, whole.scenarios)
+    entries = tuple(entry for entry in whole.entries if not only or entry.label in ("source", *only))
+    return replace(whole, entries=entries)
 
 
 def equal_budget_tea() -> Entry:

@@ -79,23 +79,6 @@ def paper_table(
     return beside_paper(table, published)
 
 
-def where_best(table: Table, method: str = "mita") -> tuple[list[Column], list[Column], int]:
-    """Return the columns in which a method is best, by our numbers and by the paper's, and how many columns it has.
-
-    Means over all corruptions do not count, nor do columns without a number of ours.
-    """
-    values = dict(table.rows)[method]
-    by_origin: dict[str, dict[tuple[str, str, str], tuple[Column, Value]]] = {OURS: {}, PAPER: {}}
-    for column, value in zip(table.columns, values, strict=True):
-        if column.scenario is not None and value is not None and column.origin in by_origin:
-            by_origin[column.origin][column.stream, column.group, column.metric] = column, value
-    ours, theirs = by_origin[OURS], by_origin[PAPER]
-    best = [
-        [column for key, (column, value) in found.items() if value.best and key in ours] for found in (ours, theirs)
-    ]
-    return best[0], best[1], len(ours)
-
-
 def complexity_table(title: str, lines: Sequence[Line], *, notes: Iterable[str] = ()) -> Table:
     """Return the table of complexity: the paper's count for our network and for its own, then the true cost.
 

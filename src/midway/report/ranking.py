@@ -24,16 +24,7 @@ FEWEST_FOR_RANKS = 6
 
 
 def part_of(row: Row) -> str:
-    """Return which images of a stream a row is about: ``"A"`` or ``"B"`` of a pair, ``"all"``, or ``""`` for others.
-
-    Example:
-        >>> from midway.report import Row
-        >>> from midway.report.ranking import part_of
-        >>> from midway.streams import Scenario
-        >>> outliers = Scenario.parse("outlier:fog/snow@0.1")
-        >>> [part_of(Row("bn", outliers, group, 0, "accuracy", 50.0)) for group in ("fog", "snow", "all")]
-        ['A', 'B', 'all']
-    """
+    """Return which images of a stream a row is about: ``"A"`` or ``"B"`` of a pair, ``"all"``, or ``""`` for others."""
     if row.group == ALL:
         return ALL
     pair = row.scenario.shifts if row.scenario.kind in ("outlier", "mixture") else ()
@@ -215,30 +206,29 @@ def scopes(frame: Frame) -> list[tuple[str, str, str]]:
     Returns:
         The kind, the part as ``part_of`` names it, and the title of both.
     """
-    named = {"outlier": {"A": "the outliers", "B": "the rest"}}
-    found = []
+    titles = {"outlier": {"A": "the outliers", "B": "the rest"}}
     parts: dict[str, set[str]] = {}
     for row in frame.where(metric="accuracy"):
-        if not math.isnan(row.value):
-            parts.setdefault(row.scenario.kind, set()).add(part_of(row))
-    for kind, of_kind in parts.items():
-        of_kind.discard("")
-        titles = named.get(kind, {"A": "first part", "B": "second part"})
-        for part in (ALL, *sorted(of_kind - {ALL})):
-            title = f"{kind}: {titles.get(part, 'all images')}" if len(of_kind) > 1 else kind
-            found.append((kind, part, title))
-    return found
+        if not math.isnan(row.value) and (part := part_of(row)):
+            parts.setdefault(row.scenario.kind, set()).add(part)
+    listed = []
+    for kind, known in parts.items():
+        names = titles.get(kind, {"A": "first part", "B": "second part"})
+        for part in (ALL, *sorted(known - {ALL})):
+            title = f"{kind}: {names.get(part, 'all images')}" if len(known) > 1 else kind
+            listed.append((kind, part, title))
+    return listed
 
 
 def of_kind(frame: Frame, kind: str) -> Frame:
     """Return the rows of one kind of scenario."""
-    return replace(frame, rows=tuple(row for row in frame if row.scenario.kind == kind))
+    return frame.filter(lambda row: row.scenario.kind == kind)
 
 
 def winners(frame: Frame) -> list[Winner]:
     """Return the winner of every kind of scenario, and of the parts of pairs."""
-    found = (find_winner(of_kind(frame, kind), scope=title, part=part) for kind, part, title in scopes(frame))
-    return [winner for winner in found if winner is not None]
+    best = (find_winner(of_kind(frame, kind), scope=title, part=part) for kind, part, title in scopes(frame))
+    return [winner for winner in best if winner is not None]
 
 
 def versus_best(frame: Frame, method: str = "mita") -> dict[str, PairedComparison]:

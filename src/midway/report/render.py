@@ -206,11 +206,11 @@ def _split(table: Table, sizes: Sequence[float], limit: float) -> list[Table]:
             parts[-1] += block
         else:
             parts.append(block)
-    made = []
+    tables = []
     for number, indices in enumerate(parts, start=1):
         streams = {table.columns[index].stream for index in indices}
         title = f"{table.title}, {streams.pop()}" if len(streams) == 1 else table.title
         part = table.part(indices)
         rows = tuple(row for row in part.rows if any(row[1]))
-        made.append(replace(part, title=title, rows=rows, notes=table.notes if number == len(parts) else ()))
-    return made
+        tables.append(replace(part, title=title, rows=rows, notes=table.notes if number == len(parts) else ()))
+    return tables

@@ -6,47 +6,31 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from PIL import Image
 
-from midway import methods
-from midway.bench.store import RESULTS
 from midway.files import write_atomically
-from midway.metrics import METRICS
+from midway.methods import hyperparameters, names
 from midway.report.html.charts import Chart, change_chart, charts_of, search_charts, series
-from midway.report.ranking import LEVEL, Winner, difference, find_winner, of_kind, verdict, winners
-from midway.report.render import show_number, split_columns
-from midway.report.stored_run import Comparison, StoredRun, distinct_names, read_run
-from midway.report.style import PlotStyle, plot_styles, scenario_title, words
-from midway.report.table import AVERAGES, Column, Table, Value, pivot
-from midway.report.tidy import ALL, IMAGES, Frame
+from midway.report.html.views import Cell, accuracy_tables, metric_rows, number, pictures_of, split_table, table_view
+from midway.report.ranking import LEVEL, Winner, difference, find_winner, verdict, winners
+from midway.report.render import show_number
+from midway.report.stored_run import Comparison, StoredRun, distinct_names
+from midway.report.style import PlotStyle, plot_styles
+from midway.report.table import pivot
 from midway.significance import show_p_value
 
 if TYPE_CHECKING:
     from midway.tune.result import StudyResult
 
-MOST_COLUMNS = 18
-"""Wider tables are split, so that they can be printed."""
-
 MOST_COMMANDS = 6
-LARGEST_PICTURE = 3_000_000
-"""Size in bytes of the largest picture that is embedded."""
-
-DRAWN = ("scenarios", "outlier_ratio", "over_time", "cost_seconds", "cost_gflops", "history", "importance")
-"""Figures of ``midway figures`` that the page shows as charts."""
-
-Cell = str | tuple[float, str] | None
-"""A text, a number to sort by and how it is written, or nothing."""
 
 
 def write_report(run: StoredRun, path: Path | str, *, against: StoredRun | None = None) -> Path:
@@ -87,29 +71,26 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
         if comparison.records
     ]
     changes, unpaired = _changes(runs[0], newest, data) if several else ([], [])
-    pictures, notes = _pictures(list(reversed(runs)))
+    pictures = [(each, *pictures_of(each)) for each in reversed(runs)]
     script = _asset("report.js")
-    return (
-        _templates()
-        .get_template("report.html")
-        .render(
-            title=f"{newest.name} against {runs[0].name}" if several else newest.name,
-            runs=runs,
-            sections=sections,
-            changes=changes,
-            unpaired=unpaired,
-            searches=[_search(each.search, data) for each in reversed(runs) if each.search is not None],
-            pictures=pictures,
-            remarks=[*notes, *(remark for each in runs for remark in each.remarks)],
-            failures=[(each.name, record) for each in runs for record in each.records if record.failure is not None],
-            data=_finite(data),
-            style=Markup(_asset("report.css")),
-            script=Markup(script),
-            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            version=version("midway"),
-            most_commands=MOST_COMMANDS,
-            level=LEVEL,
-        )
+    template = _templates().get_template("report.html")
+    return template.render(
+        title=f"{newest.name} against {runs[0].name}" if several else newest.name,
+        runs=runs,
+        sections=sections,
+        changes=changes,
+        unpaired=unpaired,
+        searches=[_search(each.search, data) for each in reversed(runs) if each.search is not None],
+        pictures=[(f"{each.name}: " if several else "", picture) for each, some, _ in pictures for picture in some],
+        remarks=[note for *_, left_out in pictures for note in left_out] + [r for each in runs for r in each.remarks],
+        failures=[(each.name, record) for each in runs for record in each.records if record.failure is not None],
+        data=_finite(data),
+        style=Markup(_asset("report.css")),
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=version("midway"),
+        most_commands=MOST_COMMANDS,
+        level=LEVEL,
     )
 
 
@@ -121,17 +102,13 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": show_number, "p_value": show_p_value, "sentence": _sentence}
-    environment.globals |= {"verdict": verdict, "AVERAGES": AVERAGES}
+    environment.filters["sentence"] = lambda text: f"{text[:1].upper()}{text[1:]}."
+    environment.globals["verdict"] = verdict
     return environment
 
 
 def _asset(name: str) -> str:
     return (resources.files("midway.report.html") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _finite(value: Any) -> Any:
@@ -161,7 +138,7 @@ def _section(name: str, comparison: Comparison, data: list[dict[str, Any]]) -> d
     parts = [
         part
         for table in tables
-        for part in _split(replace(table, notes=tuple(note for note in table.notes if note not in common)))
+        for part in split_table(replace(table, notes=tuple(note for note in table.notes if note not in common)))
     ]
     return {
         "index": _drawn(data, series(styles, wide=winner.best.label), charts),
@@ -229,7 +206,7 @@ def _hyperparameters(comparison: Comparison) -> dict[str, str]:
         cell, result = record.cell, record.result
         if cell.label in texts or result is None:
             continue
-        known = methods.hyperparameters(cell.method) if cell.method in methods.names() else {}
+        known = hyperparameters(cell.method) if cell.method in names() else {}
         defaults = json.loads(json.dumps(known, default=repr))
         parts = []
         for name, value in result.hyperparameters.items():
@@ -238,130 +215,6 @@ def _hyperparameters(comparison: Comparison) -> dict[str, str]:
             parts.append(Markup("<b>{}</b>").format(text) if changed else text)
         texts[cell.label] = Markup(", ").join(parts) or "none"
     return {label: texts[label] for label in comparison.styles}
-
-
-def accuracy_tables(frame: Frame) -> list[Table]:
-    """Return one table of accuracies for each kind of scenario; pure streams end with mean accuracy and mCE."""
-    tables = []
-    for kind in dict.fromkeys(row.scenario.kind for row in frame):
-        rows = of_kind(frame, kind)
-        scenarios = rows.unique("scenario")
-        table = pivot(rows, averages=kind == "pure")
-        alone = len(scenarios) == 1 and len(table.columns) > 1
-        title = scenario_title(scenarios[0]) if alone else kind
-        tables.append(replace(table, title=title[:1].upper() + title[1:]))
-    return tables
-
-
-def _split(table: Table) -> list[Table]:
-    """Split a table into parts that can be printed, numbered if there are several."""
-    parts = split_columns(table, at_most=MOST_COLUMNS)
-    if len(parts) == 1:
-        return [table]
-    return [replace(part, title=f"{table.title}, part {n} of {len(parts)}") for n, part in enumerate(parts, start=1)]
-
-
-def table_view(table: Table, styles: Mapping[str, PlotStyle]) -> dict[str, Any]:
-    """Return a table as its template needs it: short headings, and values shaded by their gain over Source."""
-    columns = table.columns
-    streams = [column.stream for column in columns if column.scenario is not None]
-    titles = {column.stream: _stream_title(column) for column in columns}
-    single = len(set(streams)) == len(streams)  # one column a stream: a second row of headings would repeat it
-    named = len(set(streams)) == 1 and titles[streams[0]].lower() in table.title.lower()
-    counts = {column.images for column in columns if column.images is not None}
-    above: list[dict[str, Any]] = []
-    heads: list[dict[str, Any]] = []
-    for stream, run in groupby(columns, key=lambda column: column.stream):
-        of_stream = list(run)
-        kind, _, rest = titles[stream].partition(": ")
-        alone = len(of_stream) == 1 and not named and bool(rest)
-        text = f"{stream} {' '.join(column.group for column in of_stream)}"
-        above.append(
-            {"span": len(of_stream), "first": len(heads), "text": text, "name": kind if alone else titles[stream]}
-        )
-        for column in of_stream:
-            name = column.metric_title if column.scenario is None else words(column.group)
-            heads.append(
-                {
-                    "name": rest if alone else name,
-                    "words": f"{stream} {titles[stream]} {column.group} {column.metric_title}".lower(),
-                    "images": column.images if len(counts) > 1 else None,
-                }
-            )
-    source = dict(table.rows).get(table.source or "")
-    gains = {
-        (label, index): _gain(column, values[index], source[index] if source is not None else None)
-        for label, values in table.rows
-        for index, column in enumerate(columns)
-    }
-    scale = [abs(gain) for (_, index), gain in gains.items() if gain is not None and not columns[index].lower_is_better]
-    largest = max(scale, default=0) or 1
-    rows = [
-        {
-            "label": label,
-            "title": styles[label].title if label in styles else label,
-            "cells": [(value, _shade(gains[label, index], largest)) for index, value in enumerate(values)],
-        }
-        for label, values in table.rows
-    ]
-    notes = [*table.notes, *(f"{count:,} images a column" for count in counts if len(counts) == 1)]
-    return {
-        "title": table.title,
-        "above": [] if single or named else above,
-        "heads": heads,
-        "rows": rows,
-        "notes": notes,
-    }
-
-
-def _stream_title(column: Column) -> str:
-    return column.group if column.scenario is None else scenario_title(column.scenario)
-
-
-def _gain(column: Column, value: Value | None, source: Value | None) -> float | None:
-    """Return how much better a value is than Source; a difference is a gain by itself."""
-    if value is None or (source is None and not value.signed) or math.isnan(value.mean):
-        return None
-    if source is None or value.signed:
-        return value.mean
-    return source.mean - value.mean if column.lower_is_better else value.mean - source.mean
-
-
-def _shade(gain: float | None, largest: float) -> str:
-    share = 0 if gain is None else round(100 * max(-1.0, min(1.0, gain / largest)))
-    return f"--gain:{share}%" if share > 0 else f"--loss:{-share}%" if share < 0 else ""
-
-
-def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str], list[list[Cell]]]:
-    """Return headings and rows of every metric but the accuracy: means over all streams and seeds."""
-    names = [name for name in frame.unique("metric") if name not in ("accuracy", IMAGES)]
-    means: dict[tuple[str, str], float] = {}
-    for label in styles:
-        for name in names:
-            if values := [row.value for row in frame.where(label=label, metric=name, group=ALL)]:
-                means[label, name] = fmean(values)
-    seconds = means.get((frame.source or "", "seconds_per_batch"))
-    if seconds:
-        means |= {
-            (label, "times Source"): means[label, "seconds_per_batch"] / seconds
-            for label in styles
-            if (label, "seconds_per_batch") in means
-        }
-        names.insert(names.index("seconds_per_batch") + 1, "times Source")
-    heads = []
-    for name in names:
-        metric = METRICS.get(name)
-        heads.append(name if metric is None else f"{metric.title}, {metric.unit}" if metric.unit else metric.title)
-    rows: list[list[Cell]] = [
-        [styles[label].title, *(_number(means.get((label, name))) for name in names)]
-        for label in styles
-        if any((label, name) in means for name in names)
-    ]
-    return heads, rows
-
-
-def _number(value: float | None) -> Cell:
-    return None if value is None or math.isnan(value) else (value, show_number(value))
 
 
 def _changes(
@@ -422,7 +275,7 @@ def _change(
         ],
         "rows": rows,
         "charts": charts,
-        "tables": [table_view(part, styles) for part in _split(table)] if by_label else [],
+        "tables": [table_view(part, styles) for part in split_table(table)] if by_label else [],
         "settings": [
             [key, _text(before.get(key)), _text(after.get(key))]
             for key in dict.fromkeys([*before, *after])
@@ -439,7 +292,7 @@ def _search(findings: StudyResult, data: list[dict[str, Any]]) -> dict[str, Any]
     for trial in findings.trials:
         state = f"{trial.state}: {trial.failure}" if trial.failure else trial.state
         accuracy = None if trial.accuracy is None else (trial.accuracy, f"{trial.accuracy:.2f}")
-        row: list[Cell] = [str(trial.number), state, accuracy, _number(trial.seconds)]
+        row: list[Cell] = [str(trial.number), state, accuracy, number(trial.seconds)]
         for value in (trial.settings.get(name) for name in names):
             numeric = isinstance(value, int | float) and not isinstance(value, bool)
             row.append(None if value is None else (value, _setting(value)) if numeric else _setting(value))
@@ -459,56 +312,3 @@ def _search(findings: StudyResult, data: list[dict[str, Any]]) -> dict[str, Any]
         "trials": rows,
         "searched": [[key, _text(value)] for key, value in findings.search.items() if value not in (None, {})],
     }
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture in a page: its caption, its size in pixels, and its bytes as an address."""
-
-    name: str
-    caption: str
-    width: int
-    height: int
-    address: str
-
-
-def _pictures(runs: Sequence[StoredRun]) -> tuple[list[Picture], list[str]]:
-    """Return the pictures of all runs, and notes on those that were left out."""
-    pictures, notes = [], []
-    for run in runs:
-        of_run, left_out = pictures_of(run)
-        prefix = f"{run.name}: " if len(runs) > 1 else ""
-        pictures += [replace(picture, caption=prefix + picture.caption) for picture in of_run]
-        notes += left_out
-    return pictures, notes
-
-
-def pictures_of(run: StoredRun) -> tuple[list[Picture], list[str]]:
-    """Read the pictures that ``midway figures`` wrote beside a run; each of several comparisons has its own.
-
-    Returns:
-        The pictures, and notes on those that were left out. Charts that the page draws itself are not among them.
-    """
-    pictures: list[Picture] = []
-    left_out: list[str] = []
-    if run.folder is None or not (run.folder / "figures").is_dir():
-        return pictures, left_out
-    from midway.report.figures import FIGURES  # the captions; pages without pictures do not need matplotlib
-
-    whole = read_run(run.folder) if (run.folder / RESULTS).is_file() else run  # figures are numbered within the folder
-    titles = {"": ""} | {f"_{number}": each.title for number, each in enumerate(whole.comparisons, start=1)}
-    for name, figure in FIGURES.items():
-        for suffix, title in titles.items():
-            path = run.folder / "figures" / f"{name}{suffix}.png"
-            if name in DRAWN or not path.is_file():
-                continue
-            if path.stat().st_size > LARGEST_PICTURE:
-                limit = f"{LARGEST_PICTURE / 1e6:g} MB"
-                left_out.append(f"The picture {path.name} is larger than {limit} and was left out.")
-                continue
-            with Image.open(path) as image:
-                width, height = image.size
-            caption = f"{title}: {figure.caption}" if title else figure.caption
-            address = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
-            pictures.append(Picture(path.stem, caption, width, height, address))
-    return pictures, left_out
