@@ -121,6 +121,8 @@ def _reason(spec: FigureSpec, pictures: bool) -> str:
 
 def _load(records: Sequence[Record]) -> tuple[nn.Module, data.ImageSet]:
     """Load the network and the clean images of a run: those of its MITA if it has one."""
+    if not records:
+        raise ValueError("--pictures needs results, which name the network and the data set: add the folder of a run.")
     cell = cell_of(records, "mita") or records[0].cell
     if cell.data.endswith("-c"):
         raise ValueError(f"pictures need clean images to corrupt, and {cell.data} has none: use a run on another set.")
