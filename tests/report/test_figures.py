@@ -56,7 +56,7 @@ PAIR = "glass_blur/fog"
 HOSTILE = r"$\frac{<script>$"
 
 
-def made(
+def result_of(
     label: str,
     scenario: str,
     *accuracies: float,
@@ -118,7 +118,7 @@ def test_a_figure_of_another_package_is_drawn_with_the_others() -> None:
     register()
     register()  # as a notebook cell does
     try:
-        drawn = dict(draw_figures(frame([made("bn", "pure:fog", 70.0)])))
+        drawn = dict(draw_figures(frame([result_of("bn", "pure:fog", 70.0)])))
         assert written(drawn["labels"]) == {"bn"}
         assert dict(draw_figures(Frame(()), only=["labels"])) == {}
         with pytest.raises(ValueError, match="unknown figure 'lables': did you mean 'labels'"):
@@ -128,9 +128,9 @@ def test_a_figure_of_another_package_is_drawn_with_the_others() -> None:
 
 
 def test_a_run_gets_the_figures_it_is_enough_for() -> None:
-    one = [made("source", "pure:fog", 60.0, batches=(1.0, 2.0))]
+    one = [result_of("source", "pure:fog", 60.0, batches=(1.0, 2.0))]
     assert [name for name, _ in draw_figures(frame(one))] == ["over_time", "scenarios"]
-    two = [*one, made("bn", "pure:fog", 70.0), made("bn", "pure:snow", 70.0)]
+    two = [*one, result_of("bn", "pure:fog", 70.0), result_of("bn", "pure:snow", 70.0)]
     assert {name for name, _ in draw_figures(frame(two))} == {
         "scenarios", "motivation", "over_time", "corruptions", "cost_seconds", "cost_gflops",
     }  # fmt: skip
@@ -140,19 +140,19 @@ def test_a_run_gets_the_figures_it_is_enough_for() -> None:
 
 def test_gains_are_against_source_on_the_same_stream_and_seed() -> None:
     gains = gains_over_source(frame([
-        made("source", "pure:fog", 60.0),
-        made("source", "pure:fog", 50.0, seed=1),
-        made("source", "pure:snow", 40.0),
-        made("bn", "pure:fog", 70.0),
-        made("bn", "pure:fog", 64.0, seed=1),
-        made("bn", "pure:snow", 39.0),
-        made("source", f"mixture:{PAIR}@0.5", 40.0, 20.0, 30.0),
-        made("bn", f"mixture:{PAIR}@0.5", 40.0, 30.0, 35.0),
-        made("bn", f"mixture:{PAIR}@0.1", 0.0, 0.0, 0.0),
-        made("source", f"mixture:{PAIR}@0.1", 90.0, 90.0, 90.0),
-        made("source", f"outlier:{PAIR}@0.005", 50.0, 20.0, 20.15),
-        made("bn", f"outlier:{PAIR}@0.005", 30.0, 60.0, 59.85),
-        made("tent", "pure:frost", 50.0),
+        result_of("source", "pure:fog", 60.0),
+        result_of("source", "pure:fog", 50.0, seed=1),
+        result_of("source", "pure:snow", 40.0),
+        result_of("bn", "pure:fog", 70.0),
+        result_of("bn", "pure:fog", 64.0, seed=1),
+        result_of("bn", "pure:snow", 39.0),
+        result_of("source", f"mixture:{PAIR}@0.5", 40.0, 20.0, 30.0),
+        result_of("bn", f"mixture:{PAIR}@0.5", 40.0, 30.0, 35.0),
+        result_of("bn", f"mixture:{PAIR}@0.1", 0.0, 0.0, 0.0),
+        result_of("source", f"mixture:{PAIR}@0.1", 90.0, 90.0, 90.0),
+        result_of("source", f"outlier:{PAIR}@0.005", 50.0, 20.0, 20.15),
+        result_of("bn", f"outlier:{PAIR}@0.005", 30.0, 60.0, 59.85),
+        result_of("tent", "pure:frost", 50.0),
     ]))  # fmt: skip
     assert list(gains.styles) == ["bn", "tent"]
     assert gains.clusters == {
@@ -172,8 +172,8 @@ def test_gains_over_several_pairs_and_seeds() -> None:
         for pair, start in ((PAIR, 30.0), ("fog/snow", 40.0)):
             for seed in range(3 if label == "bn" else 2):
                 reached = start + gain * (1 + seed)
-                records.append(made(label, f"mixture:{pair}@0.5", 0.0, 0.0, reached, seed=seed))
-                records.append(made(label, f"outlier:{pair}@0.005", start - gain, 50.0, 50.0, seed=seed))
+                records.append(result_of(label, f"mixture:{pair}@0.5", 0.0, 0.0, reached, seed=seed))
+                records.append(result_of(label, f"outlier:{pair}@0.005", start - gain, 50.0, 50.0, seed=seed))
     gains = gains_over_source(frame(records))
     assert {label: gain.scenarios for label, gain in gains.clusters["mixture"].items()} == {
         "bn": (15.0, 15.0),  # of two seeds, not three
@@ -194,9 +194,9 @@ def means(rows: Sequence[tuple[str, Sequence[Any]]]) -> dict[str, list[float | N
 def test_every_figure_is_over_the_seeds_that_all_methods_share() -> None:
     records = []
     for scenario in ("pure:fog", *(f"mixture:{PAIR}@{ratio}" for ratio in (0.005, 0.1, 0.5))):
-        records += [made("bn", scenario, 60.0, 60.0, 60.0, batches=(60.0, 60.0))]
-        records += [made("mita", scenario, 50.0, 50.0, 50.0, batches=(50.0, 50.0))]
-        records += [made("bn", scenario, 0.0, 0.0, 0.0, seed=1, batches=(0.0, 0.0))]
+        records += [result_of("bn", scenario, 60.0, 60.0, 60.0, batches=(60.0, 60.0))]
+        records += [result_of("mita", scenario, 50.0, 50.0, 50.0, batches=(50.0, 50.0))]
+        records += [result_of("bn", scenario, 0.0, 0.0, 0.0, seed=1, batches=(0.0, 0.0))]
     results = frame(records)
     assert means(scenario_bars(results).table.rows) == {"bn": [60.0] * 4, "mita": [50.0] * 4}
     assert corruption_map(results).accuracies == {"bn": (60.0,), "mita": (50.0,)}
@@ -205,9 +205,14 @@ def test_every_figure_is_over_the_seeds_that_all_methods_share() -> None:
 
 
 def test_a_sweep_has_means_over_seeds_and_takes_the_mixture() -> None:
-    records = [made("bn", f"mixture:{PAIR}@{r}", a, 80.0, 70.0) for r, a in ((0.5, 50.0), (0.1, 40.0), (0.005, 30.0))]
-    records += [made("bn", f"mixture:{PAIR}@0.5", 54.0, 80.0, 70.0, seed=1, seconds_per_batch=1.3)]
-    records += [made("bn", f"outlier:{PAIR}@0.005", 1.0, 80.0, 70.0), made("bn", "mixture:fog/snow@0.5", 1.0, 1.0, 1.0)]
+    records = [
+        result_of("bn", f"mixture:{PAIR}@{r}", a, 80.0, 70.0) for r, a in ((0.5, 50.0), (0.1, 40.0), (0.005, 30.0))
+    ]
+    records += [result_of("bn", f"mixture:{PAIR}@0.5", 54.0, 80.0, 70.0, seed=1, seconds_per_batch=1.3)]
+    records += [
+        result_of("bn", f"outlier:{PAIR}@0.005", 1.0, 80.0, 70.0),
+        result_of("bn", "mixture:fog/snow@0.5", 1.0, 1.0, 1.0),
+    ]
     data = ratio_sweeps(frame(records))
     assert [(sweep.shifts, sweep.severity) for sweep in data.sweeps] == [(("glass_blur", "fog"), 5)]
     line = data.sweeps[0].lines["bn"]
@@ -224,14 +229,16 @@ def test_a_sweep_has_means_over_seeds_and_takes_the_mixture() -> None:
 
 def test_a_group_without_images_is_not_part_of_a_sweep() -> None:
     nan = float("nan")
-    records = [made("bn", f"mixture:{PAIR}@{r}", a, 80.0, 70.0) for r, a in ((0.5, 50.0), (0.1, 40.0), (0.005, nan))]
+    records = [
+        result_of("bn", f"mixture:{PAIR}@{r}", a, 80.0, 70.0) for r, a in ((0.5, 50.0), (0.1, 40.0), (0.005, nan))
+    ]
     assert ratio_sweeps(frame(records)).sweeps == ()
 
 
 def test_accuracy_over_time_is_a_running_mean_of_the_mean_over_seeds() -> None:
     results = frame([
-        made("bn", "pure:fog", 50.0, batches=(40.0, 60.0, 80.0, 20.0)),
-        made("bn", "pure:fog", 50.0, batches=(60.0, 60.0, 60.0, 60.0), seed=1),
+        result_of("bn", "pure:fog", 50.0, batches=(40.0, 60.0, 80.0, 20.0)),
+        result_of("bn", "pure:fog", 50.0, batches=(60.0, 60.0, 60.0, 60.0), seed=1),
     ])  # fmt: skip
     (stream,) = accuracy_over_time(results, window=2)
     assert stream.lines == {"bn": (55.0, 65.0, 55.0)}
@@ -246,17 +253,17 @@ def test_accuracy_over_time_is_a_running_mean_of_the_mean_over_seeds() -> None:
 
 def test_a_few_streams_of_each_kind_are_drawn_over_time() -> None:
     names = ("pure:fog", "pure:snow", "mixture:fog/snow@0.5")
-    streams = accuracy_over_time(frame([made("bn", name, 1.0, 1.0, 1.0, batches=(1.0, 2.0)) for name in names]))
+    streams = accuracy_over_time(frame([result_of("bn", name, 1.0, 1.0, 1.0, batches=(1.0, 2.0)) for name in names]))
     assert [str(stream.scenario) for stream in one_of_each_kind(streams)] == [names[0], names[2], names[1]]
 
 
 def test_lines_far_below_are_noted_and_names_do_not_overlap() -> None:
     values = {"source": 20.0, "bn": 60.0, "tent": 60.1, "shot": 60.2, "mita": 63.0}
-    records = [made(label, "pure:fog", v, batches=(v, v + 0.5, v)) for label, v in values.items()]
+    records = [result_of(label, "pure:fog", v, batches=(v, v + 0.5, v)) for label, v in values.items()]
     drawing = draw_over_time(accuracy_over_time(frame(records)))
     (axes,) = drawing.axes
     assert "far below: Source 20.2" in written(drawing)
-    assert [line.get_label() for line in axes.lines] == ["BN", "TENT", "SHOT", "MITA"]
+    assert {line.get_label() for line in axes.lines} == {"BN", "TENT", "SHOT", "MITA"}
     assert axes.get_ylim()[0] > 59
     drawing.draw_without_rendering()
     names = [text for text in axes.texts if text.get_text() in ("BN", "TENT", "SHOT", "MITA")]
@@ -273,8 +280,10 @@ def test_lines_far_below_are_noted_and_names_do_not_overlap() -> None:
 
 
 def test_the_heat_map_is_in_the_order_of_the_benchmark() -> None:
-    records = [made("tent", f"pure:{s}", v) for s, v in (("snow", 60.0), ("gaussian_noise", 50.0), ("fog#3", 70.0))]
-    records += [made("No adaptation", f"pure:{s}", 40.0, method="source") for s in ("snow", "gaussian_noise")]
+    records = [
+        result_of("tent", f"pure:{s}", v) for s, v in (("snow", 60.0), ("gaussian_noise", 50.0), ("fog#3", 70.0))
+    ]
+    records += [result_of("No adaptation", f"pure:{s}", 40.0, method="source") for s in ("snow", "gaussian_noise")]
     heat_map = corruption_map(frame(records))
     assert list(heat_map.styles) == ["No adaptation", "tent"]
     assert heat_map.shifts == ("gaussian_noise", "snow", "fog 3")
@@ -285,13 +294,13 @@ def test_the_heat_map_is_in_the_order_of_the_benchmark() -> None:
 
 
 def test_clean_images_do_not_count_in_the_mean() -> None:
-    records = [made("bn", f"pure:{shift}", value) for shift, value in (("fog", 60.0), ("clean", 90.0))]
+    records = [result_of("bn", f"pure:{shift}", value) for shift, value in (("fog", 60.0), ("clean", 90.0))]
     assert corruption_map(frame(records)).mean("bn") == 60
 
 
 def test_a_legend_of_long_names_fits_its_figure() -> None:
     names = [f"mita(lr=0.001, langevin_steps={steps})" for steps in range(12)]
-    drawing = draw_bars(scenario_bars(frame([made(name, "pure:fog", 60.0, method="mita") for name in names])))
+    drawing = draw_bars(scenario_bars(frame([result_of(name, "pure:fog", 60.0, method="mita") for name in names])))
     drawing.draw_without_rendering()
     box = drawing.legends[0].get_window_extent()
     assert 0 <= box.x0 < box.x1 <= drawing.bbox.x1
@@ -299,18 +308,18 @@ def test_a_legend_of_long_names_fits_its_figure() -> None:
 
 
 def test_the_ticks_of_batches_are_integers() -> None:
-    results = frame([made("bn", "pure:fog", 60.0, batches=(60.0, 70.0, 65.0))])
+    results = frame([result_of("bn", "pure:fog", 60.0, batches=(60.0, 70.0, 65.0))])
     drawing = draw_over_time(accuracy_over_time(results))
     assert all(float(tick).is_integer() for tick in drawing.axes[0].get_xticks())
 
 
 def test_accuracy_and_cost_are_over_common_streams() -> None:
     records = [
-        made("source", "pure:fog", 50.0, seconds_per_batch=0.1),
-        made("bn", "pure:fog", 60.0, seconds_per_batch=0.2),
-        made("bn", "pure:snow", 0.0, seconds_per_batch=0.2),
-        made("tent", "pure:fog", 59.0, seconds_per_batch=0.4, gflops=0.0),
-        made("mita", "pure:fog", 66.0, seconds_per_batch=2.0),
+        result_of("source", "pure:fog", 50.0, seconds_per_batch=0.1),
+        result_of("bn", "pure:fog", 60.0, seconds_per_batch=0.2),
+        result_of("bn", "pure:snow", 0.0, seconds_per_batch=0.2),
+        result_of("tent", "pure:fog", 59.0, seconds_per_batch=0.4, gflops=0.0),
+        result_of("mita", "pure:fog", 66.0, seconds_per_batch=2.0),
     ]
     timed = accuracy_and_cost(frame(records))
     assert [(p.label, p.cost, p.accuracy) for p in timed.points] == [
@@ -330,7 +339,7 @@ def test_accuracy_and_cost_are_over_common_streams() -> None:
 
 
 def test_bars_have_the_colours_of_their_methods() -> None:
-    bars = scenario_bars(frame([made("mita", "pure:fog", 75.5), made("source", "pure:fog", 60.0)]))
+    bars = scenario_bars(frame([result_of("mita", "pure:fog", 75.5), result_of("source", "pure:fog", 60.0)]))
     assert list(bars.styles) == ["source", "mita"]
     assert means(bars.table.rows) == {"source": [60.0], "mita": [75.5]}
     patches = draw_bars(bars).axes[0].patches
@@ -338,27 +347,27 @@ def test_bars_have_the_colours_of_their_methods() -> None:
 
 
 def test_bars_are_means_with_as_many_digits_as_they_need() -> None:
-    records = [made("bn", "pure:fog", 62.0), made("bn", "pure:fog", 63.0, seed=1)]
-    records += [made("tent", "pure:fog", 70.0, seed=seed) for seed in (0, 1)]
+    records = [result_of("bn", "pure:fog", 62.0), result_of("bn", "pure:fog", 63.0, seed=1)]
+    records += [result_of("tent", "pure:fog", 70.0, seed=seed) for seed in (0, 1)]
     bars = scenario_bars(frame(records))
     assert means(bars.table.rows) == {"bn": [62.5], "tent": [70.0]}
     assert [value.spread for _, (value,) in bars.table.rows if value] == [pytest.approx(0.5**0.5), 0.0]
     drawing = draw_bars(bars)
     assert {"62", "70"} <= written(drawing)
     assert drawing.axes[0].get_ylim()[1] < 80
-    near = frame([made("bn", "pure:fog", 62.1), made("tent", "pure:fog", 62.4)])
+    near = frame([result_of("bn", "pure:fog", 62.1), result_of("tent", "pure:fog", 62.4)])
     assert {"62.1", "62.4"} <= written(draw_bars(scenario_bars(near)))
 
 
 def test_hostile_labels_are_plain_text(tmp_path: Path) -> None:
-    results = frame([made(HOSTILE, "pure:fog", 75.5), made("source", "pure:fog", 60.0)])
+    results = frame([result_of(HOSTILE, "pure:fog", 75.5), result_of("source", "pure:fog", 60.0)])
     for name, drawing in draw_figures(results):
         assert all(path.stat().st_size for path in save(drawing, tmp_path / name))
     assert HOSTILE in written(draw_bars(scenario_bars(results)))
 
 
 def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
-    results = frame([made("mita", "pure:fog", 75.5), made("source", "pure:fog", 60.0)])
+    results = frame([result_of("mita", "pure:fog", 75.5), result_of("source", "pure:fog", 60.0)])
     for folder in ("first", "second"):
         save(draw_bars(scenario_bars(results)), tmp_path / folder / "bars")
     for suffix in (".svg", ".pdf", ".png"):
@@ -471,10 +480,10 @@ def test_figures_are_computed_from_a_network_and_images() -> None:
 
 def test_figures_show_the_method_with_its_settings_in_the_run() -> None:
     def of(label: str, network: str, **settings: float) -> Record:
-        record = made(label, "pure:fog", 60.0, method="mita", settings=settings)
+        record = result_of(label, "pure:fog", 60.0, method="mita", settings=settings)
         return replace(record, cell=replace(record.cell, network=network))
 
-    records = [made("tent", "pure:fog", 60.0), of("slow", "a", lr=1e-5, seed=3), of("mita", "b", lr=0.1)]
+    records = [result_of("tent", "pure:fog", 60.0), of("slow", "a", lr=1e-5, seed=3), of("mita", "b", lr=0.1)]
     assert entry_of(records, "mita").settings == {"lr": 0.1}
     assert entry_of(records[:2], "mita") == Entry("mita", {"lr": 1e-5}, "slow")
     assert entry_of(records[:1], "mita") == Entry("mita", {}, "mita")

@@ -17,7 +17,16 @@ from midway.bench.networks import load_network
 from midway.bench.resources import arranged
 from midway.cli.terminal import terminal
 from midway.report import group_records, read_run
-from midway.report.figures import FIGURES, SOURCES, NetworkAndImages, Predictions, all_figures, draw_figures, save
+from midway.report.figures import (
+    FIGURES,
+    SOURCES,
+    FigureSpec,
+    NetworkAndImages,
+    Predictions,
+    all_figures,
+    draw_figures,
+    save,
+)
 from midway.report.figures.sources import cell_of, entry_of
 
 
@@ -94,24 +103,26 @@ def figures(
             drawn.add(name)
             save(figure, path := folder / (name + suffix))
             console.print(f"{path}.svg, .pdf and .png", highlight=False, soft_wrap=True)
-    missing = []
-    for spec in specs:
-        if spec.name in drawn:
-            continue
-        text = f"{spec.name} requires {spec.requires}"
-        if spec.example:
-            text += f", as in: midway run {spec.example}"
-        if spec.source is NetworkAndImages and not pictures:
-            text = f"{spec.name} is computed from the network and images: add --pictures"
-        missing.append(f"{text}.")
+    missing = [spec for spec in specs if spec.name not in drawn]
     if wanted and missing:
-        raise ValueError("\n".join(missing))
-    if not wanted and pictures and "corrections" not in drawn:
-        console.print(next(text for text in missing if text.startswith("corrections")), highlight=False)
+        raise ValueError("\n".join(_reason(spec, pictures) for spec in missing))
+    for spec in missing:
+        if pictures and spec.source is Predictions:  # the user asked to compute it
+            console.print(_reason(spec, pictures), highlight=False, soft_wrap=True)
+
+
+def _reason(spec: FigureSpec, pictures: bool) -> str:
+    """Return why a figure was not drawn and what would help."""
+    if spec.source is NetworkAndImages and not pictures:
+        return f"{spec.name} is computed from the network and images: add --pictures."
+    example = f", as in: midway run {spec.example}" if spec.example else ""
+    return f"{spec.name} requires {spec.requires}{example}."
 
 
 def _load(records: Sequence[Record]) -> tuple[nn.Module, data.ImageSet]:
     """Load the network and the clean images of a run: those of its MITA if it has one."""
+    if not records:
+        raise ValueError("--pictures needs results, which name the network and the data set: add the folder of a run.")
     cell = cell_of(records, "mita") or records[0].cell
     if cell.data.endswith("-c"):
         raise ValueError(f"pictures need clean images to corrupt, and {cell.data} has none: use a run on another set.")
