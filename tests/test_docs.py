@@ -65,6 +65,26 @@ def test_the_version_has_one_definition() -> None:
     assert [path.name for path in literals] == ["_version.py"]
 
 
+def test_the_minimum_constraints_are_the_claimed_minimum_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    claimed = [*project["dependencies"], *extras["tune"], *extras["test"]]
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints-minimum.txt").read_text(), flags=re.MULTILINE))
+    minimum = dict(re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=(\S+)", text).groups() for text in claimed if ">=" in text)
+    del minimum["torch"], pins["torch"]
+    assert {name: f"{pins[name]}."[: len(version) + 1] for name, version in minimum.items()} == {
+        name: f"{version}." for name, version in minimum.items()
+    }
+
+
+def test_every_requirement_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
+    names = {re.split(r"[\[>]", text)[0].lower().replace("_", "-") for text in texts} - {"midway"}
+    lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
+    assert names - {line.split("==")[0] for line in lines} == set()
+
+
 def test_importing_midway_is_free_of_optional_packages() -> None:
     code = (
         "import sys, midway; print(sorted({'optuna', 'ray', 'matplotlib', 'timm', 'torchvision'} & set(sys.modules)))"
