@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import midway
 from midway.adaptation import registry
 from midway.bench import load_plan
 from midway.bench.plan import _READERS
@@ -45,6 +47,42 @@ def test_local_links_lead_somewhere() -> None:
         for link in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
             if not link.startswith("http"):
                 assert (path.parent / link).exists(), f"{path.name} links to {link}"
+
+
+def test_the_citation_and_the_changelog_name_the_version() -> None:
+    cited = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE)
+    assert cited == [midway.__version__]
+    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert newest is not None
+    assert newest[1] in (midway.__version__, "Unreleased")
+
+
+def test_the_version_has_one_definition() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "midway._version.__version__"
+    literals = [path for path in (ROOT / "src").rglob("*.py") if re.search(r"^__version__ =", path.read_text(), re.M)]
+    assert [path.name for path in literals] == ["_version.py"]
+
+
+def test_the_minimum_constraints_are_the_claimed_minimum_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    claimed = [*project["dependencies"], *extras["tune"], *extras["test"]]
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints-minimum.txt").read_text(), flags=re.MULTILINE))
+    minimum = dict(re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=(\S+)", text).groups() for text in claimed if ">=" in text)
+    del minimum["torch"], pins["torch"]
+    assert {name: f"{pins[name]}."[: len(version) + 1] for name, version in minimum.items()} == {
+        name: f"{version}." for name, version in minimum.items()
+    }
+
+
+def test_every_requirement_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
+    names = {re.split(r"[\[>]", text)[0].lower().replace("_", "-") for text in texts} - {"midway"}
+    lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
+    assert names - {line.split("==")[0] for line in lines} == set()
 
 
 def test_importing_midway_is_free_of_optional_packages() -> None:

@@ -124,7 +124,7 @@ class Manifest:
 
 def package_version() -> str:
     """Return the version of this package."""
-    from midway import __version__  # the package imports this module while it is being imported itself
+    from midway._version import __version__
 
     return __version__
 
