@@ -38,7 +38,7 @@ def test_what_is_not_there(tmp_path: Path, write_cifar_c: Callable[..., None]) -
         data.load("cifar10-c", tmp_path / "set", corruption="snwo")
     with pytest.raises(ValueError, match="needs corruption=, one of fog, snow"):
         data.load("cifar10-c", tmp_path / "set")
-    with pytest.raises(ValueError, match="severity is 6, expected a whole number from 1 to 5"):
+    with pytest.raises(ValueError, match="severity must be an integer from 1 to 5, got 6"):
         data.load("cifar10-c", tmp_path / "set", corruption="fog", severity=6)
     (tmp_path / "set" / "labels.npy").unlink()
     with pytest.raises(FileNotFoundError, match=r"labels.npy is missing: make it with `midway data make cifar10-c`"):

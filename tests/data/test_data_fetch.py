@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import shutil
 import signal
 import tarfile
 import threading
@@ -179,7 +178,10 @@ def test_fetch_unpacks_verifies_and_loads(tmp_path: Path, published: Server) -> 
     assert manifest.source == published.url
     assert len(manifest.files) == 6
     assert manifest.problem(path, deep=True) == ""
-    assert sorted(file.name for file in (tmp_path / "home").iterdir()) == ["cifar10"]  # no partial files
+    assert sorted(file.name for file in (tmp_path / "home").iterdir()) == [
+        ".cifar10.lock",
+        "cifar10",
+    ]  # nothing partial
     assert data.fetch("cifar10") == path
     assert len(published.ranges) == 1  # the second call found everything in place
 
@@ -202,15 +204,13 @@ def test_fetch_does_not_overwrite_what_it_does_not_know(tmp_path: Path, publishe
 
 
 def test_a_second_fetch_waits_for_the_first(tmp_path: Path, published: Server) -> None:
-    work = tmp_path / "home" / ".cifar10.partial"
     with ThreadPoolExecutor(1) as pool:
-        with FolderLock(work):  # as another process has it
+        with FolderLock(tmp_path / "home", ".cifar10.lock"):  # as another process holds it
             second = pool.submit(data.fetch, "cifar10")
             time.sleep(0.5)
             assert not second.done()
-            shutil.rmtree(work)  # as a fetch ends
         assert second.result() == tmp_path / "home" / "cifar10"
-    assert not work.exists()
+    assert not (tmp_path / "home" / ".cifar10.partial").exists()
 
 
 def test_unsafe_archive_is_refused(

@@ -42,9 +42,9 @@ def test_arguments_that_cannot_be() -> None:
         data.load("folder")
     with pytest.raises(ValueError, match="unknown corruption 'frog': did you mean 'fog'"):
         data.load("cifar10-mini", corruption="frog")
-    with pytest.raises(ValueError, match="severity is 0"):
+    with pytest.raises(ValueError, match="severity must be an integer from 1 to 5, got 0"):
         data.load("cifar10-mini", corruption="fog", severity=0)
-    with pytest.raises(ValueError, match="severity is 9"):
+    with pytest.raises(ValueError, match="severity must be an integer from 1 to 5, got 9"):
         data.load("cifar10-mini", severity=9)
 
 

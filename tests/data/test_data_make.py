@@ -26,6 +26,7 @@ def clean() -> ImageSet:
 def test_published_layout_is_read_back(tmp_path: Path, clean: ImageSet) -> None:
     out = make_corrupted(clean, tmp_path / "set", corruptions=["fog", "jpeg_compression"], seed=4, jobs=1)
     assert sorted(path.name for path in out.iterdir()) == [
+        ".lock",
         "fog.npy",
         "jpeg_compression.npy",
         "labels.npy",
@@ -117,7 +118,7 @@ def test_other_settings_and_other_content_are_refused(tmp_path: Path, clean: Ima
     [
         ({"corruptions": ["frog"]}, "did you mean 'fog'"),
         ({"corruptions": []}, "nothing to make"),
-        ({"severities": [0]}, "severity is 0"),
+        ({"severities": [0]}, "severity must be an integer from 1 to 5, got 0"),
         ({"severities": []}, "nothing to make"),
         ({"jobs": 0}, "jobs is 0"),
         ({"layout": "bmp"}, "layout is 'bmp'"),

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midway.data import ALL_CORRUPTIONS, CORRUPTIONS, TUNING_CORRUPTIONS
+from midway.data import corruption_names
 from midway.streams import Scenario, expand, ratio_sweep
 from midway.streams.scenario import KINDS, RATIOS
 
-names = st.sampled_from(ALL_CORRUPTIONS)
+names = st.sampled_from(corruption_names())
 
 
 @st.composite
@@ -55,11 +55,11 @@ def test_clean_images_have_one_severity() -> None:
 
 
 def test_words_for_several() -> None:
-    assert [scenario.shifts for scenario in expand("pure:all#3")] == [(name,) for name in CORRUPTIONS]
+    assert [scenario.shifts for scenario in expand("pure:all#3")] == [(name,) for name in corruption_names("benchmark")]
     assert {scenario.severity for scenario in expand("pure:all#3")} == {3}
-    assert [scenario.shifts[0] for scenario in expand("dirichlet:tuning@0.5")] == list(TUNING_CORRUPTIONS)
+    assert [scenario.shifts[0] for scenario in expand("dirichlet:tuning@0.5")] == list(corruption_names("tuning"))
     (continual,) = expand("continual:all")
-    assert continual.shifts == CORRUPTIONS
+    assert continual.shifts == corruption_names("benchmark")
     assert Scenario.parse(str(continual)) == continual
     with pytest.raises(ValueError, match="'pure:all' stands for 15 scenarios where one is expected"):
         Scenario.parse("pure:all")

@@ -18,7 +18,7 @@ from midway.bench.cell import Cell
 from midway.bench.content import digest, digest_of_data, digest_of_method
 from midway.bench.entries import Entry, SettingError, parse_entries
 from midway.bench.networks import absolute, weights_of
-from midway.data import ALL_CORRUPTIONS
+from midway.data import corruption_names
 from midway.streams import Scenario, expand
 from midway.suggest import unknown
 
@@ -174,7 +174,7 @@ class Grid:
         """Find misspelt corruptions before anything runs; domains are only known where the data lie."""
         if set(names) <= set(DOMAIN_SETS):
             return
-        valid = (*ALL_CORRUPTIONS, "clean")
+        valid = (*corruption_names(), "clean")
         for scenario in scenarios:
             for shift in scenario.shifts:
                 if shift not in valid:

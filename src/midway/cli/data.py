@@ -80,7 +80,7 @@ def make(
         path = data.make_corrupted(
             clean,
             data.data_home() / name if out is None else out,
-            corruptions=data.ALL_CORRUPTIONS if corruption is None else corruption.split(","),
+            corruptions=None if corruption is None else corruption.split(","),
             severities=parse_severities(severity),
             seed=seed,
             layout=layout,

@@ -1,8 +1,8 @@
 """Data sets: every layout on disk becomes one value, an ``ImageSet``."""
 
 from midway.data.catalog import load, names
-from midway.data.corrupted import CorruptedImages
-from midway.data.corruptions import ALL_CORRUPTIONS, CORRUPTIONS, TUNING_CORRUPTIONS, corrupt
+from midway.data.corrupted import CorruptedImages, corrupt
+from midway.data.corruptions import Corruption, Draws, corruption, corruption_names
 from midway.data.fetch import fetch
 from midway.data.home import data_home
 from midway.data.image_set import ImageArray, ImageSet
@@ -15,16 +15,17 @@ from midway.data.progress import Progress
 from midway.data.torch_datasets import from_dataset
 
 __all__ = [
-    "ALL_CORRUPTIONS",
-    "CORRUPTIONS",
-    "TUNING_CORRUPTIONS",
     "CorruptedImages",
+    "Corruption",
+    "Draws",
     "ImageArray",
     "ImageSet",
     "LazyImages",
     "Progress",
     "contact_sheet",
     "corrupt",
+    "corruption",
+    "corruption_names",
     "data_home",
     "fetch",
     "from_dataset",

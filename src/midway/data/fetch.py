@@ -116,7 +116,7 @@ def fetch(
     if _is_there(target, name, force):
         return target
     work = target.with_name(f".{target.name}.partial")
-    with FolderLock(work, wait=True):
+    with FolderLock(target.parent, f".{target.name}.lock", wait=True):
         if _is_there(target, name, force):  # another process was quicker
             return target
         ready = work / "ready"

@@ -27,13 +27,12 @@ from PIL import Image
 
 from midway.data.catalog import load
 from midway.data.corrupted import CorruptedImages, check_severity
-from midway.data.corruptions import ALL_CORRUPTIONS
+from midway.data.corruptions import REGISTRY, corruption_names
 from midway.data.image_set import ImageArray, ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
 from midway.data.progress import Progress, silent
 from midway.files import FolderLock
-from midway.suggest import unknown
 
 Layout = Literal["npy", "jpeg", "png"]
 JPEG_QUALITY = 85  # as published
@@ -55,8 +54,7 @@ class _Plan:
         if not self.corruptions or not self.severities:
             raise ValueError("there is nothing to make: give at least one corruption and one severity.")
         for name in self.corruptions:
-            if name not in ALL_CORRUPTIONS:
-                raise ValueError(unknown("corruption", name, ALL_CORRUPTIONS))
+            REGISTRY[name]  # raises if it is unknown
         for severity in self.severities:
             check_severity(severity)
         if self.layout not in ("npy", "jpeg", "png"):
@@ -107,7 +105,7 @@ def make_corrupted(
     source: ImageSet | str,
     out: str | Path,
     *,
-    corruptions: Sequence[str] = ALL_CORRUPTIONS,
+    corruptions: Sequence[str] | None = None,
     severities: Sequence[int] = (1, 2, 3, 4, 5),
     seed: int = 0,
     layout: Layout | None = None,
@@ -124,7 +122,7 @@ def make_corrupted(
     Args:
         source: The clean images, or the name of a data set in the data home.
         out: The folder to write to; one of an earlier, interrupted call is continued.
-        corruptions: Which ones; all 19 of the published set if left out.
+        corruptions: Names; by default the nineteen published ones.
         severities: Which of 1 to 5.
         seed: Of the random corruptions.
         layout: ``"npy"``, ``"jpeg"`` (quality 85) or ``"png"``; by the kind of the source if left out.
@@ -145,6 +143,8 @@ def make_corrupted(
         ((6, 32, 32, 3), [0, 1, 1, 0, 1, 1])
     """
     data = load(source) if isinstance(source, str) else source
+    if corruptions is None:
+        corruptions = corruption_names("benchmark") + corruption_names("tuning")
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs is {jobs}, expected 1 or more processes.")
     plan = _Plan(

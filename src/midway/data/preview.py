@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from midway.data.corrupted import check_severity
-from midway.data.corruptions import ALL_CORRUPTIONS, CORRUPTIONS, corrupt
+from midway.data.corrupted import check_severity, corrupt
+from midway.data.corruptions import corruption_names
+from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
 
 PAPER, INK, FAINT = (255, 255, 255), (28, 30, 34), (122, 127, 136)
@@ -47,12 +48,12 @@ def panels(data: ImageSet, *, image: int = 0, severities: Sequence[int] = (5,), 
     for severity in severities:
         check_severity(severity)
     clean = np.asarray(data.images[[image]])
-    made = [Panel(_rgb(clean), "clean", 0)]
-    for name in ALL_CORRUPTIONS:
-        for severity in severities:
-            picture = corrupt(clean, name, severity=severity, seed=seed, indices=[image])
-            made.append(Panel(_rgb(picture), name, severity))
-    return made
+    corrupted = [
+        Panel(_rgb(corrupt(clean, name, severity=severity, seed=seed, indices=[image])), name, severity)
+        for name in corruption_names()
+        for severity in severities
+    ]
+    return [Panel(_rgb(clean), "clean", 0), *corrupted]
 
 
 def contact_sheet(
@@ -103,20 +104,21 @@ def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
 def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> Image.Image:
     step = GRID_TILE + GAP
     names_width = 150
-    tuning_gap = LINE + GAP
+    purposes: tuple[Purpose, ...] = ("tuning", "extra")
+    first = {name: purpose for purpose in purposes for name in corruption_names(purpose)[:1]}
     sheet = _Sheet(
         2 * MARGIN + names_width + (1 + len(severities)) * step - GAP,
-        2 * MARGIN + 3 * LINE + len(ALL_CORRUPTIONS) * step - GAP + tuning_gap,
+        2 * MARGIN + 3 * LINE + len(corruption_names()) * step - GAP + len(first) * (LINE + GAP),
     )
     sheet.heading(title, "")
     clean, corrupted = pictures[0], pictures[1:]
     left, top = MARGIN + names_width, MARGIN + 3 * LINE
     for column, header in enumerate(("clean", *(f"severity {severity}" for severity in severities))):
         sheet.text(header, left + column * step, top - LINE, faint=True)
-    for row, name in enumerate(ALL_CORRUPTIONS):
-        if row == len(CORRUPTIONS):
-            sheet.text("kept for tuning", MARGIN, top + row * step + 4, faint=True)
-            top += tuning_gap
+    for row, name in enumerate(corruption_names()):
+        if name in first:
+            sheet.text(first[name], MARGIN, top + row * step + 4, faint=True)
+            top += LINE + GAP
         sheet.text(_words(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
         shown = [clean, *(panel for panel in corrupted if panel.corruption == name)]
         for column, panel in enumerate(shown):

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from midway.data.corruptions import CORRUPTIONS, TUNING_CORRUPTIONS
+from midway.data.corruptions import corruption_names
+from midway.data.corruptions.registry import Purpose
 from midway.suggest import unknown
 
 SEVERITY = 5
@@ -15,8 +16,9 @@ SEVERITY = 5
 RATIOS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Shares of A in the MITA paper's sweep."""
 
-SHORTHANDS = {"all": CORRUPTIONS, "tuning": TUNING_CORRUPTIONS}
-"""Words for several shifts: the fifteen corruptions of the benchmark, and the four kept for tuning."""
+
+SHORTHANDS: dict[str, Purpose] = {"all": "benchmark", "tuning": "tuning"}
+"""Words for several shifts -> the purpose of the corruptions they stand for."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,9 @@ def expand(text: str, *, severity: int = SEVERITY) -> list[Scenario]:
         shifts = tuple(match["shifts"].split("/"))
         return ratio_sweep(*_pair(shifts, text, form), [_number(a, text, form) for a in amounts], severity=severity)
     amount = None if match["amount"] is None else _number(match["amount"], text, form)
-    shifts = SHORTHANDS.get(match["shifts"], ()) or tuple(match["shifts"].split(KINDS[kind].joint))
-    if len(shifts) > 1 and KINDS[kind].most == 1 and match["shifts"] in SHORTHANDS:
+    several = SHORTHANDS.get(match["shifts"])
+    shifts = corruption_names(several) if several else tuple(match["shifts"].split(KINDS[kind].joint))
+    if len(shifts) > 1 and KINDS[kind].most == 1 and several:
         return [Scenario(kind, (shift,), amount, severity) for shift in shifts]
     return [Scenario(kind, shifts, amount, severity)]
 

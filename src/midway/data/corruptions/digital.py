@@ -11,10 +11,22 @@ from scipy import ndimage
 
 from midway.data.corruptions.pixels import Bytes, Floats, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
-from midway.data.corruptions.strengths import Strength
-from midway.data.corruptions.warping import sample
+from midway.data.corruptions.registry import Strength, corruption
+from midway.data.corruptions.resampling import sample
+
+# ImageNet-C scales its elastic transform by 244, not by its image side 224.
+IMAGENET_STRETCH = 244 / 224
 
 
+@corruption(
+    purpose="benchmark",
+    category="digital",
+    strengths={
+        32: [0.75, 0.5, 0.4, 0.3, 0.15],
+        64: [0.4, 0.3, 0.2, 0.1, 0.05],
+        224: [0.4, 0.3, 0.2, 0.1, 0.05],
+    },
+)
 def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Pull every value towards the mean of its channel over the image. Strength: the factor that remains."""
     (factor,) = strength
@@ -28,6 +40,21 @@ def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(values)
 
 
+@corruption(
+    purpose="benchmark",
+    category="digital",
+    strengths={
+        32: ((0, 0, 0.08, 1), (0.05, 0.2, 0.07, 1), (0.08, 0.06, 0.06, 1), (0.1, 0.04, 0.05, 1), (0.1, 0.03, 0.03, 1)),
+        64: ((0, 0, 0.08, 1), (0.05, 0.3, 0.06, 1), (0.1, 0.08, 0.06, 1), (0.1, 0.03, 0.03, 1), (0.16, 0.03, 0.02, 1)),
+        224: (
+            (2, 0.7, 0.1, IMAGENET_STRETCH),
+            (2, 0.08, 0.2, IMAGENET_STRETCH),
+            (0.05, 0.01, 0.02, IMAGENET_STRETCH),
+            (0.07, 0.01, 0.02, IMAGENET_STRETCH),
+            (0.12, 0.01, 0.02, IMAGENET_STRETCH),
+        ),
+    },
+)
 def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Shear the image a little, then stretch it here and there.
 
@@ -68,6 +95,15 @@ def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
     return sample(images, down.astype(np.float32), right.astype(np.float32), "reflect")
 
 
+@corruption(
+    purpose="benchmark",
+    category="digital",
+    strengths={
+        32: [0.95, 0.9, 0.85, 0.75, 0.65],
+        64: [0.9, 0.8, 0.7, 0.6, 0.5],
+        224: [0.6, 0.5, 0.4, 0.3, 0.25],
+    },
+)
 def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Shrink and enlarge, both with a box filter. Strength: the factor by which the sides shrink."""
     (factor,) = strength
@@ -80,6 +116,15 @@ def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return coarse
 
 
+@corruption(
+    purpose="benchmark",
+    category="digital",
+    strengths={
+        32: [80, 65, 58, 50, 40],
+        64: [65, 58, 50, 40, 25],
+        224: [25, 18, 15, 10, 7],
+    },
+)
 def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Write as JPEG and read again. Strength: JPEG quality."""
     (quality,) = strength
@@ -96,6 +141,15 @@ def _plain(image: Bytes) -> Bytes:
     return image[..., 0] if image.shape[-1] == 1 else image
 
 
+@corruption(
+    purpose="tuning",
+    category="digital",
+    strengths={
+        32: ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
+        64: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)),
+        224: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+    },
+)
 def saturate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Change the HSV saturation, hue and value as they are. Strength: what it is multiplied by, what is added.
 

@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from midway.data.corruptions.pixels import Bytes, Floats, grey, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
-from midway.data.corruptions.strengths import Strength
+from midway.data.corruptions.registry import Strength, corruption
 
 WATER = np.array([175, 238, 238], dtype=np.float32) / np.float32(255)
 MUD = np.array([63, 42, 20], dtype=np.float32) / np.float32(255)
@@ -21,6 +21,33 @@ SHADE = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])  # light from the bottom 
 SIDEWAYS = np.array([[[0, 0, 0]] * 3, [[1, 1, 1]] * 3, [[0, 0, 0]] * 3])  # neighbours within an image, not across
 
 
+@corruption(
+    purpose="tuning",
+    category="weather",
+    strengths={
+        32: (
+            (0.62, 0.1, 0.7, 0.7, 0.5, 0),
+            (0.65, 0.1, 0.8, 0.7, 0.5, 0),
+            (0.65, 0.3, 1, 0.69, 0.5, 0),
+            (0.65, 0.1, 0.7, 0.69, 0.6, 1),
+            (0.65, 0.1, 0.5, 0.68, 0.6, 1),
+        ),
+        64: (
+            (0.62, 0.1, 0.7, 0.7, 0.6, 0),
+            (0.65, 0.1, 0.8, 0.7, 0.6, 0),
+            (0.65, 0.3, 1, 0.69, 0.6, 0),
+            (0.65, 0.1, 0.7, 0.68, 0.6, 1),
+            (0.65, 0.1, 0.5, 0.67, 0.6, 1),
+        ),
+        224: (
+            (0.65, 0.3, 4, 0.69, 0.6, 0),
+            (0.65, 0.3, 3, 0.68, 0.6, 0),
+            (0.65, 0.3, 2, 0.68, 0.5, 0),
+            (0.65, 0.3, 1, 0.65, 1.5, 1),
+            (0.67, 0.4, 1, 0.65, 1.5, 1),
+        ),
+    },
+)
 def spatter(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Splash water (lit drops, severities 1 to 3) or mud (opaque, 4 and 5) on the lens.
 
