@@ -12,7 +12,8 @@ import pytest
 from midway.adaptation import registry
 from midway.bench import load_plan
 from midway.bench.plan import _READERS
-from midway.streams.scenario import KINDS, expand
+from midway.streams import expand
+from midway.streams.registry import REGISTRY as SCENARIOS
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
@@ -37,7 +38,7 @@ def test_the_page_on_plans_has_every_key_and_every_kind_of_scenario(tmp_path: Pa
     assert keys == list(_READERS)
     written = [text for line in re.findall(r"^\| (`\w+:.*?) \|", page, flags=re.MULTILINE) for text in line.split(", ")]
     kinds = {scenario.kind for text in written for scenario in expand(text.strip("`"))}
-    assert kinds == set(KINDS)
+    assert kinds == set(SCENARIOS)
 
 
 def test_local_links_lead_somewhere() -> None:

@@ -112,11 +112,11 @@ def test_images_that_are_not_bytes_in_the_right_order_are_refused() -> None:
 
 def test_errors_say_what_is_wrong() -> None:
     data = toy(50)
-    with pytest.raises(ValueError, match="ratio must be between 0 and 1, got 0"):
+    with pytest.raises(ValueError, match="the ratio in outlier must be between 0 and 1, got 0"):
         midway.streams.outlier(data, "contrast", "pixelate", ratio=0)
-    with pytest.raises(ValueError, match=r"50 images at ratio 0\.005 hold no image of contrast"):
+    with pytest.raises(ValueError, match=r"50 images at ratio 0\.005 contain no image of contrast"):
         midway.streams.outlier(data, "contrast", "pixelate", ratio=0.005)
-    with pytest.raises(ValueError, match=r"50 images at ratio 0\.995 hold no image of pixelate"):
+    with pytest.raises(ValueError, match=r"50 images at ratio 0\.995 contain no image of pixelate"):
         midway.streams.outlier(data, "contrast", "pixelate", ratio=0.995)
     with pytest.raises(ValueError, match="seed must be 0 or more, got -1"):
         midway.streams.mixture(data, "contrast", "pixelate", seed=-1)

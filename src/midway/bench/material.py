@@ -16,8 +16,7 @@ from midway.bench.cell import Cell
 from midway.bench.networks import load_network
 from midway.bench.plan import DOMAIN_SETS
 from midway.data import CorruptedImages, ImageArray, ImageSet
-from midway.streams import Scenario, Stream, build
-from midway.streams.build import Shifted
+from midway.streams import Scenario, Shifted, Stream, build
 
 LARGEST_CACHE = 2**30
 """Bytes of a stream up to which its images are made once and kept for the next method."""
