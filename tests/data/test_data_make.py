@@ -54,7 +54,7 @@ def test_some_severities_are_found_by_the_manifest(tmp_path: Path, clean: ImageS
     for severity in (3, 5):
         loaded = data.load("cifar10-c", out, corruption="contrast", severity=severity)
         np.testing.assert_array_equal(loaded.images[:], corrupt(clean.images[:], "contrast", severity=severity))
-    with pytest.raises(ValueError, match="was made at severities 3, 5, not 4"):
+    with pytest.raises(ValueError, match="has severities 3, 5, not 4"):
         data.load("cifar10-c", out, corruption="contrast", severity=4)
 
 
@@ -75,7 +75,7 @@ def test_finished_files_are_skipped_and_damaged_ones_made_again(tmp_path: Path, 
     assert begun == ["contrast", "saturate"]
     assert (tmp_path / "contrast.npy").read_bytes() == whole
     assert (tmp_path / "brightness.npy").stat().st_ino == untouched
-    manifest = Manifest.find(tmp_path)
+    manifest = Manifest.read(tmp_path)
     assert manifest is not None
     assert manifest.problem(tmp_path, deep=True) == ""
 
@@ -215,7 +215,7 @@ def test_killed_run_is_continued_and_leaves_no_workers(tmp_path: Path) -> None:
     workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    manifest = Manifest.find(out)
+    manifest = Manifest.read(out)
     assert manifest is not None
     assert not (out / "frost.npy").exists()
     mini = data.load("cifar10-mini")

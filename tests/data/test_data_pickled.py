@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midway.data.pickled_data import UnsafePickleError, read_pickled_data
+from midway.data.loaders.pickled_data import UnsafePickleError, read_pickled_data
 
 # what Python 2 wrote: protocol 0 text, and protocol 2 with byte strings and the old name of numpy's module
 BATCHES_META = b"(dp1\nS'num_cases_per_batch'\np2\nI10000\nsS'label_names'\np3\n(lp4\nS'airplane'\np5\naS'cat'\np6\nas."

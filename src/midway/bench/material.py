@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import midway
 from midway.bench.cell import Cell
 from midway.bench.networks import load_network
-from midway.bench.plan import DOMAIN_SETS
 from midway.data import CorruptedImages, ImageArray, ImageSet
+from midway.data.datasets import REGISTRY
 from midway.streams import Scenario, Shifted, Stream, build
 
 LARGEST_CACHE = 2**30
@@ -98,9 +98,7 @@ class Material:
             corrupted = CorruptedImages(clean.images, shift, severity=severity, seed=cell.seed)
             return replace(clean, images=corrupted, name=shift)
 
-        if cell.data in DOMAIN_SETS:
-            return domain
-        return stored if cell.data.endswith("-c") else made
+        return {"domains": domain, "stored": stored, "computed": made}[REGISTRY[cell.data].shifts]
 
 
 def arranged(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:

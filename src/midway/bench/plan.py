@@ -19,11 +19,9 @@ from midway.bench.content import digest, digest_of_data, digest_of_method
 from midway.bench.entries import Entry, SettingError, parse_entries
 from midway.bench.networks import absolute, weights_of
 from midway.data import corruption_names
+from midway.data.datasets import REGISTRY
 from midway.streams import Scenario, expand
 from midway.suggest import unknown
-
-DOMAIN_SETS = ("domainnet", "pacs")
-"""Data sets whose shifts are domains instead of corruptions."""
 
 LARGEST_BATCH = 500
 
@@ -172,7 +170,7 @@ class Grid:
 
     def _check_shifts(self, names: Sequence[str], scenarios: Sequence[Scenario]) -> None:
         """Find misspelt corruptions before anything runs; domains are only known where the data lie."""
-        if set(names) <= set(DOMAIN_SETS):
+        if all(REGISTRY[name].shifts == "domains" for name in names):
             return
         valid = (*corruption_names(), "clean")
         for scenario in scenarios:

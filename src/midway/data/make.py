@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from midway.data.catalog import load
 from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.corruptions import REGISTRY, corruption_names
+from midway.data.datasets import load
+from midway.data.download import Progress, silent
 from midway.data.image_set import ImageArray, ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
-from midway.data.progress import Progress, silent
 from midway.files import FolderLock
 
 Layout = Literal["npy", "jpeg", "png"]
@@ -177,7 +177,7 @@ def _fingerprint(data: ImageSet) -> str:
 def _continued(plan: _Plan) -> Manifest:
     """Return the manifest of an interrupted call, or begin one."""
     folder, name = plan.folder, plan.data.name
-    manifest = Manifest.find(folder)
+    manifest = Manifest.read(folder)
     if manifest is None:
         if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
             raise ValueError(f"{folder} holds other files and no manifest of this program: give an empty folder.")
