@@ -65,14 +65,14 @@ def test_damaged_files(tmp_path: Path, write_cifar_c: Callable[..., None]) -> No
     np.save(fog, np.zeros((20, 32, 32, 3), np.float32))
     complains("has float32")
     np.save(fog, np.zeros((19, 32, 32, 3), np.uint8))
-    complains("has 19 images, expected as many for each of 5 severities")
+    complains("has 19 images, expected equally many for 5 severities")
     np.save(fog, np.array([None, {}], dtype=object), allow_pickle=True)
-    complains("has pickled Python objects, which are not read")
+    complains("contains pickled Python objects, which are not read")
     fog.write_bytes(whole)
     np.save(labels, np.zeros(10, np.uint8))
-    complains(r"labels.npy holds labels of shape \(10,\), expected \(20,\)")
+    complains(r"labels.npy has labels of shape \(10,\), expected \(20,\)")
     np.save(labels, np.zeros(20))
-    complains("labels.npy has float64, expected whole numbers")
+    complains("labels.npy has float64, expected integers")
 
 
 def test_a_foreign_manifest_is_left_alone_and_a_damaged_one_named(

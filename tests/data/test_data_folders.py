@@ -196,5 +196,5 @@ def test_an_image_of_somebody_else_is_named(tmp_path: Path, monkeypatch: pytest.
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Image, "open", refuse)
-    with pytest.raises(PermissionError, match=r"mine.png must not be read by this user: change its permissions"):
+    with pytest.raises(PermissionError, match=r"mine.png cannot be read by this user: change its permissions"):
         images[[0]]

@@ -157,9 +157,8 @@ def test_a_registered_data_set_is_loaded_and_listed(tmp_path: Path, monkeypatch:
 
     @data.dataset("flowers", remedy="get it from example.org/flowers.")
     def load_flowers(root: Path, *, split: str, domain: str | None) -> data.ImageSet:
-        return data.ImageSet(
-            np.zeros((2, 8, 8, 3), np.uint8), np.zeros(2, np.int64), (f"{split} {root.name}",), "flowers"
-        )
+        images, labels = np.zeros((2, 8, 8, 3), np.uint8), np.zeros(2, np.int64)
+        return data.ImageSet(images, labels, (f"{split} {root.name}",), "flowers")
 
     monkeypatch.setenv("MIDWAY_DATA", str(tmp_path))
     assert "flowers" in data.names()
@@ -168,7 +167,7 @@ def test_a_registered_data_set_is_loaded_and_listed(tmp_path: Path, monkeypatch:
     assert (loaded.name, loaded.class_names) == ("flowers:garden", ("train flowers",))
     with pytest.raises(ValueError, match="size= does not apply to the data set flowers"):
         data.load("flowers", size=32)
-    with pytest.raises(ValueError, match="flowers cannot be fetched: get it from example.org/flowers."):
+    with pytest.raises(ValueError, match=r"flowers cannot be fetched: get it from example\.org/flowers\."):
         data.fetch("flowers")
 
 

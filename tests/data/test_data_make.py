@@ -101,15 +101,15 @@ def test_an_interrupted_file_never_has_its_name(
 
 def test_other_settings_and_other_content_are_refused(tmp_path: Path, clean: ImageSet) -> None:
     make_corrupted(clean, tmp_path / "set", corruptions=["contrast"], jobs=1)
-    with pytest.raises(ValueError, match="was made with seed 0, not 1"):
+    with pytest.raises(ValueError, match="was written with seed 0, not 1"):
         make_corrupted(clean, tmp_path / "set", seed=1)
-    with pytest.raises(ValueError, match="was made from other images"):
+    with pytest.raises(ValueError, match="was written from other images"):
         make_corrupted(clean.first(5), tmp_path / "set")
-    with pytest.raises(ValueError, match="was made with severities"):
+    with pytest.raises(ValueError, match="was written with severities"):
         make_corrupted(clean, tmp_path / "set", severities=[5])
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "fog.npy").touch()
-    with pytest.raises(ValueError, match="holds other files and no manifest"):
+    with pytest.raises(ValueError, match="has other files and no manifest"):
         make_corrupted(clean, tmp_path / "full")
 
 
@@ -117,9 +117,9 @@ def test_other_settings_and_other_content_are_refused(tmp_path: Path, clean: Ima
     ("arguments", "message"),
     [
         ({"corruptions": ["frog"]}, "did you mean 'fog'"),
-        ({"corruptions": []}, "nothing to make"),
+        ({"corruptions": []}, "nothing to write"),
         ({"severities": [0]}, "severity must be an integer from 1 to 5, got 0"),
-        ({"severities": []}, "nothing to make"),
+        ({"severities": []}, "nothing to write"),
         ({"jobs": 0}, "jobs is 0"),
         ({"layout": "bmp"}, "layout is 'bmp'"),
     ],
@@ -177,7 +177,7 @@ def test_folders_keep_the_labels_of_their_source(tmp_path: Path) -> None:
     assert loaded.class_names == source.class_names  # also the one that has no image
     assert sorted(loaded.labels.tolist()) == [0, 2]
     twice = ImageSet(images, np.array([0, 1]), ("crane", "crane"), "toy")
-    with pytest.raises(ValueError, match="two classes are called 'crane'"):
+    with pytest.raises(ValueError, match="two classes have the name 'crane'"):
         make_corrupted(twice, tmp_path / "never", layout="png")
     assert not (tmp_path / "never").exists()
 

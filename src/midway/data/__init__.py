@@ -6,10 +6,9 @@ from midway.data.datasets import Dataset, data_home, dataset, load, names
 from midway.data.download import Archive, Progress
 from midway.data.fetch import fetch
 from midway.data.image_set import ImageArray, ImageSet
-from midway.data.lazy_images import LazyImages
+from midway.data.lazy_images import LazyImages, prefetched
 from midway.data.make import make_corrupted
 from midway.data.manifest import inventory
-from midway.data.prefetch import prefetched
 from midway.data.preview import contact_sheet
 from midway.data.torch_datasets import from_dataset
 

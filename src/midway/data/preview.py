@@ -1,7 +1,8 @@
-"""A picture of what the corruptions do: a contact sheet."""
+"""The contact sheet: one image under all corruptions."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +15,23 @@ from midway.data.corrupted import check_severity, corrupt
 from midway.data.corruptions import corruption_names
 from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
+from midway.files import write_atomically
 
 PAPER, INK, FAINT = (255, 255, 255), (28, 30, 34), (122, 127, 136)
-TILE, GRID_TILE = 128, 80  # layout pixels a picture gets in a block, in a grid
+TILE, GRID_TILE = 128, 80  # layout pixels of a picture in a block, in a grid
 GAP, MARGIN, LINE = 10, 28, 20
-SCALE = 2  # pixels of the file for one of the layout, so that text is sharp on dense screens
+SCALE = 2  # pixels of the file per layout pixel: text is sharp on dense screens
 COLUMNS = 5
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture of the sheet.
+    """A picture of the sheet.
 
     Attributes:
         image: uint8 (H, W, 3).
-        corruption: Its name, ``"clean"`` for the picture itself.
-        severity: 1 to 5, 0 for the clean picture.
+        corruption: Its name; ``"clean"`` for the clean image.
+        severity: 1 to 5; 0 for the clean image.
     """
 
     image: NDArray[np.uint8]
@@ -38,10 +40,10 @@ class Panel:
 
 
 def panels(data: ImageSet, *, image: int = 0, severities: Sequence[int] = (5,), seed: int = 0) -> list[Panel]:
-    """Corrupt one image in every way: the clean picture first, then each corruption at each severity.
+    """Return one image clean, then under each corruption at each severity.
 
     Raises:
-        ValueError: There is no image of that number, or a severity is not 1 to 5.
+        ValueError: The index is out of range, or a severity is not 1 to 5.
     """
     if not 0 <= image < len(data):
         raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")
@@ -59,16 +61,16 @@ def panels(data: ImageSet, *, image: int = 0, severities: Sequence[int] = (5,), 
 def contact_sheet(
     data: ImageSet, out: str | Path, *, image: int = 0, severities: Sequence[int] = (5,), seed: int = 0
 ) -> Path:
-    """Write a PNG of one image under all 19 corruptions, with their names.
+    """Write a PNG of one image under all registered corruptions, with their names.
 
-    One severity gives a block of pictures; several give a row a corruption, weak to strong.
+    One severity gives a block of pictures; several give one row per corruption, from weak to strong.
 
     Args:
-        data: Where the image comes from.
+        data: The set of the image.
         out: The file to write.
-        image: Its number.
-        severities: Which of 1 to 5.
-        seed: Of the random corruptions.
+        image: Index of the image.
+        severities: Some of 1 to 5.
+        seed: Seed of the random corruptions.
 
     Example:
         >>> import tempfile
@@ -81,11 +83,9 @@ def contact_sheet(
     pictures = panels(data, image=image, severities=severities, seed=seed)
     title = f"{data.name}, image {image}: {data.class_names[data.labels[image]]}"
     sheet = _block(pictures, title, severities[0]) if len(severities) == 1 else _grid(pictures, title, severities)
-    path = Path(out).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    sheet.save(part, format="PNG")
-    return part.replace(path)
+    file = io.BytesIO()
+    sheet.save(file, format="PNG")
+    return write_atomically(Path(out).expanduser(), file.getvalue())
 
 
 def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
@@ -93,9 +93,9 @@ def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
     step = TILE + GAP
     sheet = _Sheet(2 * MARGIN + COLUMNS * step - GAP, 2 * MARGIN + 2 * LINE + rows * (step + LINE) - GAP)
     sheet.heading(title, f"severity {severity} of 5")
-    for place, panel in enumerate(pictures):
-        left = MARGIN + place % COLUMNS * step
-        top = MARGIN + 2 * LINE + place // COLUMNS * (step + LINE)
+    for index, panel in enumerate(pictures):
+        left = MARGIN + index % COLUMNS * step
+        top = MARGIN + 2 * LINE + index // COLUMNS * (step + LINE)
         sheet.picture(panel.image, left, top)
         sheet.text(_words(panel.corruption), left, top + TILE + 4, strong=panel.severity == 0)
     return sheet.image
@@ -127,7 +127,7 @@ def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> I
 
 
 class _Sheet:
-    """White paper to put pictures and words on, measured in layout pixels."""
+    """A white image for pictures and text, in layout pixels."""
 
     def __init__(self, width: int, height: int) -> None:
         self.image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
@@ -135,7 +135,7 @@ class _Sheet:
         self._width = width
 
     def heading(self, title: str, note: str) -> None:
-        """Write what the sheet shows along its top."""
+        """Draw the title and a note at the top."""
         self.text(title, MARGIN, MARGIN - 6, size=17, strong=True)
         width = self._pen.textlength(note, font=_font(13 * SCALE, strong=False)) / SCALE
         self.text(note, self._width - MARGIN - round(width), MARGIN - 3, faint=True)
@@ -143,12 +143,12 @@ class _Sheet:
     def text(
         self, words: str, left: int, top: int, *, size: int = 13, strong: bool = False, faint: bool = False
     ) -> None:
-        """Write words with their top left corner at a place."""
+        """Draw text with its top left corner at a coordinate."""
         font = _font(size * SCALE, strong=strong)
         self._pen.text((left * SCALE, top * SCALE), words, fill=FAINT if faint else INK, font=font)
 
     def picture(self, pixels: NDArray[np.uint8], left: int, top: int, tile: int = TILE) -> None:
-        """Put a picture into a square tile: small ones by whole pixels, so that nothing is smoothed away."""
+        """Draw a picture in a square tile; small pictures are enlarged without smoothing."""
         picture = Image.fromarray(pixels)
         side = tile * SCALE
         small = max(picture.size) < side
@@ -160,7 +160,7 @@ class _Sheet:
 
 
 def _font(size: int, *, strong: bool) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    from matplotlib import get_data_path  # only for its typefaces, and slow to import
+    from matplotlib import get_data_path  # only for its fonts, and slow to import
 
     name = "DejaVuSans-Bold.ttf" if strong else "DejaVuSans.ttf"
     return ImageFont.truetype(Path(get_data_path(), "fonts", "ttf", name), size)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from midway.data.image_set import ImageArray, ImageSet, check_pixels
-from midway.data.prefetch import prefetched
+from midway.data.lazy_images import prefetched
 
 Data = ImageSet | tuple[ImageArray, NDArray[np.int64]]
 """A data set, or a pair of images (N, H, W, C) uint8 and labels (N,)."""
