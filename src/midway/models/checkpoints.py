@@ -86,7 +86,8 @@ def fit_keys(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dic
         return dict(state)
     prefixes = [prefix for prefix in PREFIXES if not any(key.startswith(prefix) for key in expected)]
     while True:
-        common = os.path.commonprefix([key for key in state if not _UNUSED.search(key)])
+        used = [key for key in state if not _UNUSED.search(key)]
+        common = os.path.commonprefix(used)  # noqa: RUF071, of characters, not of path components
         prefix = next((each for each in prefixes if common.startswith(each)), None)
         if prefix is None:
             break

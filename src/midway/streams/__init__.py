@@ -3,7 +3,7 @@
 from midway.streams.over_time import continual, dirichlet, gradual, recurring
 from midway.streams.parsing import Scenario, Shifted, build, expand
 from midway.streams.registry import SEVERITY, scenario
-from midway.streams.scenarios import mixture, outlier, pure
+from midway.streams.scenarios import labels_of, mixture, outlier, pure, source_of
 from midway.streams.stream import Batch, Data, Stream, to_tensor
 
 __all__ = [
@@ -18,10 +18,12 @@ __all__ = [
     "dirichlet",
     "expand",
     "gradual",
+    "labels_of",
     "mixture",
     "outlier",
     "pure",
     "recurring",
     "scenario",
+    "source_of",
     "to_tensor",
 ]

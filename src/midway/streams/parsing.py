@@ -124,9 +124,10 @@ def expand(text: str, *, severity: int = SEVERITY) -> list[Scenario]:
     """
     name, colon, rest = text.strip().partition(":")
     is_sweep = name == "sweep"
-    if not is_sweep and name not in REGISTRY:
-        raise ValueError(unknown("scenario", name, (*REGISTRY, "sweep")))
-    kind = REGISTRY["mixture" if is_sweep else name]
+    try:
+        kind = REGISTRY["mixture" if is_sweep else name]
+    except ValueError:
+        raise ValueError(unknown("scenario", name, (*REGISTRY, "sweep"))) from None
     example = "sweep:glass_blur/gaussian_noise@0.01+0.1" if is_sweep else kind.example
     match = TEXT.fullmatch(rest)
     if not colon or match is None or not match["shifts"]:

@@ -28,9 +28,9 @@ IMAGENET_STRETCH = 244 / 224
     },
 )
 def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Pull every value towards the mean of its channel over the image. Strength: the factor that remains."""
+    """Scale the distance of every value to the mean of its channel over the image. Strength: the factor."""
     (factor,) = strength
-    # Whole numbers add up the same in any order, hence in any batch.
+    # The sum of integers does not depend on the order, hence not on the batch.
     totals = images.sum(axis=(1, 2), keepdims=True, dtype=np.int64)
     means = (totals / (255 * images.shape[1] * images.shape[2])).astype(np.float32)
     values = to_unit(images)
@@ -56,13 +56,13 @@ def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     },
 )
 def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Shear the image a little, then stretch it here and there.
+    """A random affine map, then a smooth random displacement.
 
-    Three points round the centre move at random and carry the image with them (affine, bilinear, edges mirrored);
-    then every pixel moves by a smoothed random field (bilinear, edges mirrored). At the published sizes all lengths
-    are the published ones; for other sizes they grow with the shorter side.
+    Three points around the centre are displaced at random and define the affine map; then every pixel is displaced by
+    a smoothed random field (both bilinear, edges mirrored). At the published sizes all lengths are the published
+    ones; for other sizes they are proportional to the shorter side.
 
-    Strength: size of the field, its smoothing sigma, jitter of the points, all in sides; what a side is times.
+    Strength: size of the field, its smoothing sigma, jitter of the points, all in sides; factor of the side.
     """
     size, sigma, jitter, stretch = strength
     side = min(images.shape[1:3]) * stretch
@@ -79,12 +79,12 @@ def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
 
 def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
-    """Move three points of each image by the jitter (n, 3, 2), right and down, and the image with them."""
+    """Apply the affine map that displaces three points of each image by the jitter (n, 3, 2), right and down."""
     height, width = images.shape[1:3]
     centre = np.array([width // 2, height // 2])
     arm = max(min(height, width) // 3, 1)
     points = centre + arm * np.array([[1, 1], [1, -1], [-1, -1]])
-    # For each place of the result, where it comes from: the map that takes the moved points back.
+    # The inverse map, from the displaced points back: it gives the source of each pixel of the result.
     homogeneous = np.concatenate([points + jitter, np.ones((len(images), 3, 1))], axis=2)
     back = np.linalg.solve(homogeneous, np.broadcast_to(points.astype(np.float64), jitter.shape))
     rows, columns = np.indices((height, width), dtype=np.float64)
@@ -105,7 +105,7 @@ def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
     },
 )
 def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Shrink and enlarge, both with a box filter. Strength: the factor by which the sides shrink."""
+    """Shrink and enlarge, both with a box filter. Strength: factor of the sides."""
     (factor,) = strength
     height, width = images.shape[1:3]
     small = max(int(width * factor), 1), max(int(height * factor), 1)
@@ -126,7 +126,7 @@ def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     },
 )
 def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Write as JPEG and read again. Strength: JPEG quality."""
+    """Encode as JPEG and decode. Strength: JPEG quality."""
     (quality,) = strength
     decoded = np.empty_like(images)
     for result, image in zip(decoded, images, strict=True):
@@ -137,7 +137,7 @@ def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
 
 def _plain(image: Bytes) -> Bytes:
-    """Return a view that Pillow understands: (H, W, 3), or (H, W) for one channel."""
+    """Return a view for Pillow: (H, W, 3), or (H, W) for one channel."""
     return image[..., 0] if image.shape[-1] == 1 else image
 
 
@@ -151,11 +151,10 @@ def _plain(image: Bytes) -> Bytes:
     },
 )
 def saturate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Change the HSV saturation, hue and value as they are. Strength: what it is multiplied by, what is added.
+    """Change the HSV saturation, not hue and value. Strength: factor, summand.
 
-    Scaling the distances to the largest channel scales the saturation and nothing else. A grey pixel has hue 0 by
-    convention, so an addition turns it reddish, as published. A one-channel image has no saturation and comes back
-    as it is.
+    Scaling the distances to the largest channel scales the saturation alone. A grey pixel has hue 0 by convention, so
+    a summand makes it reddish, as published. A one-channel image has no saturation and is returned unchanged.
     """
     factor, added = strength
     if images.shape[-1] == 1:
@@ -168,5 +167,5 @@ def saturate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     target = np.clip(saturation * np.float32(factor) + np.float32(added), 0, 1)
     scale = target * value / np.where(is_grey, np.float32(1), spread)
     lack = value - colours
-    lack[..., 1:] += is_grey  # grey counts as a trace of red
+    lack[..., 1:] += is_grey  # hue 0 is red
     return to_bytes(value - lack * scale)

@@ -54,12 +54,12 @@ def shot_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     },
 )
 def impulse_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Turn values to black or white, each channel on its own (bit errors). Strength: the share of values turned."""
+    """Set values to black or white, each channel separately (bit errors). Strength: the share of values set."""
     (share,) = strength
-    lot = draws.uniform(images.shape[1:])
+    draw = draws.uniform(images.shape[1:])
     noisy = images.copy()
-    noisy[lot < share / 2] = 0
-    noisy[lot >= 1 - share / 2] = 255
+    noisy[draw < share / 2] = 0
+    noisy[draw >= 1 - share / 2] = 255
     return noisy
 
 

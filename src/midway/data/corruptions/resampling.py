@@ -14,18 +14,18 @@ from midway.data.corruptions.pixels import Bytes, Floats
 
 LIGHTEST_TAP = 1e-7  # a tap below this share cannot change an 8-bit value
 
-# How pixels beyond the edge are found, in numpy's words: "reflect" does not repeat the edge pixel, "symmetric" does.
+# How pixels beyond the edge are defined, in numpy's terms: "reflect" does not repeat the edge pixel, "symmetric" does.
 Border = Literal["reflect", "symmetric"]
 
 
 def sample(images: Floats, down: Floats, right: Floats, border: Border) -> Floats:
-    """Read each image at real-valued places, bilinear between pixels.
+    """Read each image at real-valued coordinates, bilinear between pixels.
 
     Args:
         images: (n, H, W, C).
-        down: The row of each place, (n, H, W).
-        right: The column of each place, (n, H, W).
-        border: How the image goes on beyond its edge.
+        down: The row coordinates, (n, H, W).
+        right: The column coordinates, (n, H, W).
+        border: How the image continues beyond its edge.
 
     Returns:
         The values (n, H, W, C).
@@ -49,13 +49,13 @@ def sample(images: Floats, down: Floats, right: Floats, border: Border) -> Float
     return mix(upper, lower, down_share)
 
 
-def _neighbours(places: Floats, size: int, border: Border) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-    """Return the pixel before and after each place along one axis, and the share (..., 1) of the one after."""
+def _neighbours(coordinates: Floats, size: int, border: Border) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """Return the pixel before and after each coordinate along one axis, and the share (..., 1) of the latter."""
     furthest = 4 * size
-    places = np.clip(places, -furthest, size - 1 + furthest)
-    before = np.floor(places)
-    share = (places - before)[..., None]
-    # The first table entry stands for the pixel at -furthest.
+    coordinates = np.clip(coordinates, -furthest, size - 1 + furthest)
+    before = np.floor(coordinates)
+    share = (coordinates - before)[..., None]
+    # The first table entry is for the pixel at -furthest.
     table = np.pad(np.arange(size), (furthest, furthest + 1), mode=border)
     position = before.astype(np.intp)
     position += furthest
@@ -78,7 +78,7 @@ def _operator(height: int, width: int, factors: tuple[float, ...]) -> sparse.csr
     for factor in factors:
         down, down_share = _axis(height, factor)
         right, right_share = _axis(width, factor)
-        # (H, W, 2, 2): the four pixels each one is mixed from.
+        # (H, W, 2, 2): the four source pixels of each pixel.
         sources.append(down[:, None, :, None] * width + right[None, :, None, :])
         entries.append(down_share[:, None, :, None] * right_share[None, :, None, :] / len(factors))
     pixels = np.broadcast_to(np.arange(height * width).repeat(4), (len(factors), height * width * 4))
@@ -88,27 +88,27 @@ def _operator(height: int, width: int, factors: tuple[float, ...]) -> sparse.csr
 
 
 def _axis(size: int, factor: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Stretch the middle of one axis so that its ends stay on pixel centres.
+    """Stretch the middle of one axis; its ends remain on pixel centres.
 
     Returns:
-        The two old places that each new one is mixed from, and their shares, both (size, 2).
+        The two source indices of each index, and their shares, both (size, 2).
     """
-    kept = int(np.ceil(size / factor))
-    stretched = round(kept * factor)
+    source_size = int(np.ceil(size / factor))
+    stretched = round(source_size * factor)
     trimmed = (stretched - size) // 2
-    places = (trimmed + np.arange(size)) * ((kept - 1) / max(stretched - 1, 1))
-    low = np.minimum(places.astype(np.intp), kept - 1)
-    share = places - low
-    neighbours = np.stack([low, np.minimum(low + 1, kept - 1)], axis=1)
-    return neighbours + (size - kept) // 2, np.stack([1 - share, share], axis=1)
+    coordinates = (trimmed + np.arange(size)) * ((source_size - 1) / max(stretched - 1, 1))
+    low = np.minimum(coordinates.astype(np.intp), source_size - 1)
+    share = coordinates - low
+    neighbours = np.stack([low, np.minimum(low + 1, source_size - 1)], axis=1)
+    return neighbours + (size - source_size) // 2, np.stack([1 - share, share], axis=1)
 
 
 def streak(images: Bytes, angles: NDArray[np.float32], *, radius: int, sigma: float) -> Bytes:
     """Blur each image along its own angle.
 
     A pixel becomes the weighted mean of the 2 * radius + 1 pixels from itself onwards in the direction
-    (cos angle, sin angle), x to the right and y down. The weights are half a Gaussian; places are rounded to whole
-    pixels, halves towards smaller numbers; pixels beyond the edge repeat the edge; the mean is rounded to 8 bits.
+    (cos angle, sin angle), x to the right and y down. The weights are half a Gaussian; coordinates are rounded to
+    integers, halves down; pixels beyond the edge repeat the edge; the mean is rounded to 8 bits.
 
     Args:
         images: (n, H, W, C).
@@ -132,7 +132,7 @@ def streak(images: Bytes, angles: NDArray[np.float32], *, radius: int, sigma: fl
     padded = images.take(rows, axis=1).take(columns, axis=2)
 
     blurred = np.empty_like(images)
-    # Rounding leaves few distinct streaks: images that share one are blurred together.
+    # After rounding there are few distinct streaks: images with the same one are blurred together.
     patterns, members = np.unique(shifts.reshape(len(images), -1), axis=0, return_inverse=True)
     order = np.argsort(members, kind="stable")
     ends = np.cumsum(np.bincount(members, minlength=len(patterns)))
@@ -149,15 +149,15 @@ def streak(images: Bytes, angles: NDArray[np.float32], *, radius: int, sigma: fl
 
 
 def _shifts(angles: NDArray[np.float32], taps: int) -> NDArray[np.int16]:
-    """Return how far down and right each tap of each image lies, (n, taps, 2)."""
+    """Return the offset of each tap of each image, down and right, (n, taps, 2)."""
     # math, not numpy: vectorised sines may differ in the last bit with the batch size.
     directions = np.array([(math.sin(math.radians(a)), math.cos(math.radians(a))) for a in angles.tolist()])
-    places = directions.reshape(-1, 1, 2) * np.arange(taps)[None, :, None]
-    return np.asarray(np.ceil(places - 0.5), dtype=np.int16)
+    coordinates = directions.reshape(-1, 1, 2) * np.arange(taps)[None, :, None]
+    return np.asarray(np.ceil(coordinates - 0.5), dtype=np.int16)
 
 
 def _merged(pattern: NDArray[np.int16], weights: NDArray[np.float64]) -> dict[tuple[int, int], float]:
-    """Add up the weights of taps that fall on the same pixel."""
+    """Return the offsets and the sums of their weights: several taps may have the same offset."""
     merged: dict[tuple[int, int], float] = {}
     for (down, right), weight in zip(pattern.tolist(), weights.tolist(), strict=True):
         merged[down, right] = merged.get((down, right), 0.0) + weight

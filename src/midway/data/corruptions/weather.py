@@ -48,12 +48,12 @@ FIRST_WIBBLE = 100.0
     },
 )
 def snow(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Whiten the image and let flakes fall over it, blown along an angle between -135 and -45 degrees.
+    """Whiten the image and add flakes, blurred along an angle between -135 and -45 degrees.
 
-    Strength: mean and standard deviation of the normal flakes, zoom into them, threshold below which there is none,
-    radius and sigma of the streak in pixels, share of the image that is not whitened.
+    Strength: mean and standard deviation of the normal flakes, zoom into them, threshold below which they are removed,
+    radius and sigma of the streak in pixels, weight of the image that is not whitened.
     """
-    mean, deviation, zoom, threshold, radius, sigma, kept = strength
+    mean, deviation, zoom, threshold, radius, sigma, image_weight = strength
     layer = draws.normal((*images.shape[1:3], 1)) * np.float32(deviation) + np.float32(mean)
     layer = mean_zoom(layer, (zoom,))
     layer[layer < threshold] = 0
@@ -62,8 +62,8 @@ def snow(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
     snowy = to_unit(images)
     white = np.maximum(snowy, grey(snowy) * np.float32(1.5) + np.float32(0.5))
-    snowy *= np.float32(kept)
-    white *= np.float32(1 - kept)
+    snowy *= np.float32(image_weight)
+    white *= np.float32(1 - image_weight)
     snowy += white
     snowy += flakes
     snowy += flakes[:, ::-1, ::-1]
@@ -80,7 +80,7 @@ def snow(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     },
 )
 def frost(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Lay a random piece of a photograph of ice over the image.
+    """Add a random crop of a photograph of ice to the image.
 
     A photograph too small for the image is enlarged; a greyscale image gets the photograph's luma.
     Strength: weight of the image, weight of the ice, scale of the photograph.
@@ -103,15 +103,15 @@ def frost(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
 @lru_cache(maxsize=32)
 def frost_photograph(number: int, scale: float, height: int, width: int) -> Bytes:
-    """Return a frost photograph (h, w, 3), scaled, and enlarged where a crop of this size would not fit.
+    """Return a frost photograph (h, w, 3), scaled, and enlarged if it is smaller than a crop.
 
     The photographs at scale 0.2, which CIFAR-C uses, are stored without loss; the full ones as JPEG files.
 
     Args:
-        number: Which photograph, 0 to 4.
-        scale: Of the published generator: 0.2 for 32 px, 0.3 for 64 px, 1 for 224 px.
-        height: Least height.
-        width: Least width.
+        number: Index of the photograph, 0 to 4.
+        scale: Scale in the published generator: 0.2 for 32 px, 0.3 for 64 px, 1 for 224 px.
+        height: Smallest height.
+        width: Smallest width.
     """
     if scale == SMALL_SCALE:
         photograph = _read(f"{FROST_PHOTOGRAPHS[number]}_small.png")
@@ -134,13 +134,13 @@ def _read(name: str) -> Bytes:
 
 
 def _resize(image: Bytes, size: tuple[int, int], step: float) -> Bytes:
-    """Sample every `step` pixels, bilinear and without smoothing first, as OpenCV's default resize does."""
+    """Sample every ``step`` pixels, bilinear without smoothing, as OpenCV's default resize does."""
     values = image.astype(np.float64)
     for axis in (0, 1):
-        places = np.clip((np.arange(size[axis]) + 0.5) * step - 0.5, 0, image.shape[axis] - 1)
-        low = places.astype(np.intp)
+        coordinates = np.clip((np.arange(size[axis]) + 0.5) * step - 0.5, 0, image.shape[axis] - 1)
+        low = coordinates.astype(np.intp)
         high = np.minimum(low + 1, image.shape[axis] - 1)
-        share = np.expand_dims(places - low, (1, 2) if axis == 0 else (0, 2))
+        share = np.expand_dims(coordinates - low, (1, 2) if axis == 0 else (0, 2))
         values = values.take(low, axis=axis) * (1 - share) + values.take(high, axis=axis) * share
     rounded: NDArray[np.float64] = np.round(values)
     return rounded.astype(np.uint8)
@@ -169,15 +169,15 @@ def fog(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
 
 def plasma(noise: Floats, wibble_decay: float) -> Floats:
-    """Turn uniform noise into clouds, a batch at a time.
+    """Return plasma fractals from uniform noise by the diamond-square method.
 
-    The map wraps round. At each scale the centre of every square and then of every diamond becomes the mean of its
-    corners plus a random wibble; the size of the wibble, squared as published, falls with the scale.
+    The maps are periodic. At each scale the centre of every square and then of every diamond is the mean of its
+    corners plus a random wibble; the size of the wibble, squared as published, decreases with the scale.
 
     Args:
-        noise: Uniform in [0, 1), (n, side * side), the side a power of two. Used from the front: at each scale the
+        noise: Uniform in [0, 1), (n, side * side), the side a power of two. Used in order: at each scale the
             squares, the diamonds right of the corners, the diamonds below them, each row by row.
-        wibble_decay: What the wibble is divided by from one scale to the next; larger is smoother.
+        wibble_decay: Divisor of the wibble from one scale to the next; larger is smoother.
 
     Returns:
         Maps (n, side, side) from 0 to 1.
@@ -220,10 +220,10 @@ def plasma(noise: Floats, wibble_decay: float) -> Floats:
     },
 )
 def brightness(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Raise the HSV value, hue and saturation as they are. Strength: what is added to the value.
+    """Raise the HSV value, not hue and saturation. Strength: summand of the value.
 
-    Hue and saturation depend on the ratios between the channels only, so the new value over the old one scales all
-    three; black, which has no ratios, becomes grey.
+    Hue and saturation depend only on the ratios of the channels, so all three are scaled by the new value over the old
+    one; black becomes grey.
     """
     (added,) = strength
     colours = to_unit(images)
