@@ -12,6 +12,7 @@ import pytest
 from midway.adaptation import registry
 from midway.bench import load_plan
 from midway.bench.plan import _READERS
+from midway.data.corruptions import REGISTRY as CORRUPTIONS
 from midway.streams import expand
 from midway.streams.registry import REGISTRY as SCENARIOS
 
@@ -27,6 +28,7 @@ BLOCKS = [
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))  # a block may register a method of its own
+    monkeypatch.setattr(CORRUPTIONS, "_objects", dict(CORRUPTIONS))
     exec(compile(block, "block", "exec"), {"__name__": "block"})
 
 

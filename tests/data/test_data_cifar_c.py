@@ -65,6 +65,8 @@ def test_damaged_files(tmp_path: Path, write_cifar_c: Callable[..., None]) -> No
     np.save(fog, np.zeros((20, 32, 32, 3), np.float32))
     complains("has float32")
     np.save(fog, np.zeros((19, 32, 32, 3), np.uint8))
+    complains(r"labels.npy has labels of shape \(20,\), expected \(19,\)")
+    np.save(labels, np.zeros(19, np.uint8))
     complains("has 19 images, expected equally many for 5 severities")
     np.save(fog, np.array([None, {}], dtype=object), allow_pickle=True)
     complains("contains pickled Python objects, which are not read")

@@ -68,7 +68,7 @@ def test_anything_but_data_is_refused(tmp_path: Path, content: bytes, reason: st
 def test_object_arrays_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "batch"
     path.write_bytes(pickle.dumps(np.array([None, 1], dtype=object), protocol=2))
-    with pytest.raises(UnsafePickleError, match="holds object, not numbers"):
+    with pytest.raises(UnsafePickleError, match="has object, not numbers"):
         read_pickled_data(path)
 
 

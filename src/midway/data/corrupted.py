@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from midway.data.corruptions.pixels import Bytes
 from midway.data.corruptions.randomness import Draws, stream_key
 from midway.data.corruptions.registry import REGISTRY, SIZES, closest_size
-from midway.data.image_set import ImageArray
+from midway.data.image_set import ImageArray, check_pixels
 
 VALUES_PER_CHUNK = 2**19  # about 170 CIFAR images: temporary arrays stay in the cache
 
@@ -56,7 +56,10 @@ def corrupt(
         >>> noisy.shape, bool((corrupt(images[2:], "gaussian_noise", severity=3, indices=[2, 3]) == noisy[2:]).all())
         ((4, 32, 32, 3), True)
     """
-    images = _checked_images(images)
+    images = np.ascontiguousarray(images)
+    check_pixels(images, name)
+    if 0 in images.shape[1:]:
+        raise ValueError(f"images must have at least one pixel, got shape {images.shape}.")
     corruption = REGISTRY[name]
     check_severity(severity)
     identities = _checked_indices(indices, len(images))
@@ -135,17 +138,6 @@ def check_severity(severity: int) -> None:
     """Raise ValueError unless a severity is an integer from 1 to 5."""
     if severity not in (1, 2, 3, 4, 5):
         raise ValueError(f"severity must be an integer from 1 to 5, got {severity!r}.")
-
-
-def _checked_images(images: Bytes) -> Bytes:
-    images = np.asarray(images)
-    if images.dtype != np.uint8:
-        raise TypeError(f"images must be uint8 from 0 to 255, got {images.dtype}: convert them first.")
-    if images.ndim != 4 or images.shape[-1] not in (1, 3):
-        raise ValueError(f"images must have shape (N, H, W, 3) or (N, H, W, 1), got {images.shape}.")
-    if 0 in images.shape[1:]:
-        raise ValueError(f"images must have at least one pixel, got shape {images.shape}.")
-    return np.ascontiguousarray(images)
 
 
 def _checked_indices(indices: ArrayLike | None, count: int) -> NDArray[np.uint64]:

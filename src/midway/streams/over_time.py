@@ -16,12 +16,7 @@ from midway.streams.stream import Data, Stream
 
 @scenario("continual:fog+snow")
 def continual(
-    data: Data,
-    shifts: Sequence[Shift],
-    *,
-    severity: int = SEVERITY,
-    batch_size: int = 200,
-    seed: int = 0,
+    data: Data, shifts: Sequence[Shift], *, severity: int = SEVERITY, batch_size: int = 200, seed: int = 0
 ) -> Stream:
     """One shift after another, all images of each; the method is not informed when the shift changes.
 

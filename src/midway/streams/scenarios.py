@@ -18,14 +18,7 @@ Shift = str | ImageSet
 
 
 @scenario("pure:fog")
-def pure(
-    data: Data,
-    shift: Shift,
-    *,
-    severity: int = SEVERITY,
-    batch_size: int = 200,
-    seed: int = 0,
-) -> Stream:
+def pure(data: Data, shift: Shift, *, severity: int = SEVERITY, batch_size: int = 200, seed: int = 0) -> Stream:
     """Every image from one distribution, in the order of the data set.
 
     Args:
@@ -122,14 +115,7 @@ def mixture(
 
 
 def _two_groups(
-    kind: str,
-    data: Data,
-    shift_a: Shift,
-    shift_b: Shift,
-    ratio: float,
-    severity: int,
-    batch_size: int,
-    seed: int,
+    kind: str, data: Data, shift_a: Shift, shift_b: Shift, ratio: float, severity: int, batch_size: int, seed: int
 ) -> Stream:
     REGISTRY[kind].check_amount(ratio)
     if batch_size < 1:

@@ -29,7 +29,7 @@ class Corruption:
         function: Computes it for a batch.
         purpose: ``"benchmark"`` for the fifteen that results are reported on, ``"tuning"`` for the four that
             hyperparameters are searched on, ``"extra"`` for all others.
-        category: The archive of ImageNet-C that holds it; ``"extra"`` for corruptions that it does not have.
+        category: The archive of ImageNet-C that contains it; ``"extra"`` if none does.
         strengths: Image side -> the strengths of severities 1 to 5.
     """
 
@@ -65,7 +65,7 @@ def corruption(
             in which case other sides use the nearest one. A value is a number or a tuple of numbers and is passed to
             the function as a tuple.
         purpose: ``"benchmark"`` adds it to ``all`` in scenarios, ``"tuning"`` to ``tuning``, ``"extra"`` to neither.
-        category: The archive of ImageNet-C that holds it.
+        category: The archive of ImageNet-C that contains it.
         name: Default: the name of the function.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,18 @@ def open_npy(path: Path, *, remedy: str) -> NDArray[np.generic]:
         return np.empty(shape, dtype)  # an empty file cannot be mapped
     mapped: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped
+
+
+def open_pair(path: Path, label_path: Path, *, side: int, remedy: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Memory-map a .npy file of images and read the one of their labels.
+
+    Raises:
+        FileNotFoundError: A file does not exist.
+        ValueError: A file is damaged, or the two do not fit together.
+    """
+    images: NDArray[Any] = open_npy(path, remedy=remedy)
+    check_images(images, path, side=side, remedy=remedy)
+    return images, check_labels(open_npy(label_path, remedy=remedy), label_path, count=len(images), remedy=remedy)
 
 
 def read_npz(path: Path, keys: tuple[str, ...], *, remedy: str) -> tuple[NDArray[np.generic], ...]:

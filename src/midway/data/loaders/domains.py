@@ -56,12 +56,7 @@ def load_domainnet(root: Path, *, domain: str | None, split: str, size: int | No
 
 
 def _load_domain(
-    root: Path,
-    domain: str | None,
-    size: int | None,
-    name: str,
-    remedy: str,
-    key: Callable[[str], str] | None = None,
+    root: Path, domain: str | None, size: int | None, name: str, remedy: str, key: Callable[[str], str] | None = None
 ) -> ImageSet:
     """Load all images of ``root/domain/class/*.jpg``.
 
