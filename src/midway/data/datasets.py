@@ -24,15 +24,9 @@ L = TypeVar("L", bound=Callable[..., ImageSet])
 
 @dataclass(eq=False)
 class Dataset:
-    """A registered data set.
+    """A registered data set: its loader and the arguments of ``dataset``.
 
     Attributes:
-        name: The name that ``load`` takes.
-        function: The loader: a folder and some arguments of ``load`` by keyword -> images.
-        remedy: How to get the data, the end of error messages.
-        archive: The published archive that ``fetch`` downloads; None if there is none.
-        fallback: Another way to fetch it, if the archive cannot be downloaded.
-        needs_root: The folder must be given: the data home has none for it.
         arguments: The arguments of ``load`` that the loader takes.
     """
 

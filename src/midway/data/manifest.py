@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class Manifest:
     settings: dict[str, Any] = field(default_factory=dict)
     files: dict[str, FileFacts] = field(default_factory=dict)
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    midway: str = field(default_factory=lambda: version("midway"))
+    midway: str = field(default_factory=lambda: _version())
     due: tuple[str, ...] = ()
 
     @classmethod
@@ -177,3 +177,10 @@ def total_bytes(paths: Iterable[Path]) -> int:
     """Return the size of files and folders together."""
     files = (file for path in paths for file in ([path] if path.is_file() else path.rglob("*")))
     return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _version() -> str:
+    try:
+        return version("midway")
+    except PackageNotFoundError:
+        return "unknown"  # a source tree that is not installed

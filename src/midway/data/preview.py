@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,8 @@ SCALE = 2  # pixels of the file per layout pixel: text is sharp on dense screens
 COLUMNS = 5
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A picture of the sheet.
-
-    Attributes:
-        image: uint8 (H, W, 3).
-        corruption: Its name; ``"clean"`` for the clean image.
-        severity: 1 to 5; 0 for the clean image.
-    """
+class Panel(NamedTuple):
+    """A picture of the sheet: uint8 (H, W, 3), the corruption or ``"clean"``, and the severity, 0 if it is clean."""
 
     image: NDArray[np.uint8]
     corruption: str

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from midway.data.corrupted import check_severity
 from midway.data.image_set import ImageArray
 from midway.streams.parsing import scenario_text
 from midway.streams.registry import REGISTRY, SEVERITY, scenario
@@ -121,7 +122,8 @@ def gradual(
         raise ValueError("gradual needs at least one corruption.")
     corruptions = [corruptions] if isinstance(corruptions, str) else corruptions
     labels = labels_of(data)
-    levels = severities_up_and_down(severity)
+    check_severity(severity)
+    levels = [*range(1, severity + 1), *range(severity - 1, 0, -1)]  # up and down
     if len(labels) < len(levels):
         raise ValueError(f"{len(labels)} images are fewer than {len(levels)} steps of severity: use more images.")
     steps = np.array(levels)[np.arange(len(labels)) * len(levels) // len(labels)]
@@ -144,19 +146,6 @@ def gradual(
         batch_size=batch_size,
         name=scenario_text("gradual", names, None, severity),
     )
-
-
-def severities_up_and_down(highest: int) -> list[int]:
-    """Return the severities of a gradual stream.
-
-    Example:
-        >>> from midway.streams.over_time import severities_up_and_down
-        >>> severities_up_and_down(3)
-        [1, 2, 3, 2, 1]
-    """
-    if highest not in range(1, 6):
-        raise ValueError(f"severity must be an integer from 1 to 5, got {highest}.")
-    return [*range(1, highest + 1), *range(highest - 1, 0, -1)]
 
 
 @scenario("dirichlet:fog@0.1", amount="positive")

@@ -31,18 +31,14 @@ F = TypeVar("F", bound=Callable[..., Stream])
 
 @dataclass(eq=False)
 class ScenarioKind:
-    """A registered kind of scenario.
+    """A registered kind of scenario: its function, the arguments of ``scenario``, and facts derived from them.
 
     Attributes:
-        name: The word before the colon.
-        function: Builds the stream.
-        example: A text of this kind.
-        joint: The character between shifts: ``/`` for a fixed number of them, ``+`` for any number.
+        joint: The character between shifts.
         count: The number of shifts; None for any number.
         amount: The function's argument for the number after ``@``; None if there is no such number.
         default: The default of that argument.
         amount_kind: Its valid values.
-        all_severities: Each shift occurs at all severities from 1 to that of the scenario.
     """
 
     name: str

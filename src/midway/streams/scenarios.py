@@ -133,21 +133,21 @@ def _two_groups(
         {name_a: images_a, name_b: images_b},
         labels,
         order=np.arange(len(labels)),
-        group=place_minority(len(labels), ratio=ratio, batch_size=batch_size, seed=seed),
+        group=assign_groups(len(labels), ratio=ratio, batch_size=batch_size, seed=seed),
         batch_size=batch_size,
         name=scenario_text(kind, [name_a, name_b], ratio, severity),
     )
 
 
-def place_minority(count: int, *, ratio: float, batch_size: int, seed: int) -> NDArray[np.int64]:
+def assign_groups(count: int, *, ratio: float, batch_size: int, seed: int) -> NDArray[np.int64]:
     """Return which positions belong to A (0) and which to B (1).
 
     Up to the end of every batch the number of A is ratio x images so far, rounded to the nearest integer; the positions
     in a batch are random, seeded by the index of the batch.
 
     Example:
-        >>> from midway.streams.scenarios import place_minority
-        >>> (place_minority(400, ratio=0.01, batch_size=200, seed=0) == 0).sum()
+        >>> from midway.streams.scenarios import assign_groups
+        >>> (assign_groups(400, ratio=0.01, batch_size=200, seed=0) == 0).sum()
         np.int64(4)
     """
     group = np.ones(count, dtype=np.int64)

@@ -50,11 +50,7 @@ def disk(radius: float, softness: float) -> NDArray[np.float64]:
 @corruption(
     purpose="tuning",
     category="blur",
-    strengths={
-        32: [0.4, 0.6, 0.7, 0.8, 1],
-        64: [0.5, 0.75, 1, 1.25, 1.5],
-        224: [1, 2, 3, 4, 6],
-    },
+    strengths={32: [0.4, 0.6, 0.7, 0.8, 1], 64: [0.5, 0.75, 1, 1.25, 1.5], 224: [1, 2, 3, 4, 6]},
 )
 def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Smooth with a Gaussian. Strength: sigma in pixels."""

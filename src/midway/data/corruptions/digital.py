@@ -21,11 +21,7 @@ IMAGENET_STRETCH = 244 / 224
 @corruption(
     purpose="benchmark",
     category="digital",
-    strengths={
-        32: [0.75, 0.5, 0.4, 0.3, 0.15],
-        64: [0.4, 0.3, 0.2, 0.1, 0.05],
-        224: [0.4, 0.3, 0.2, 0.1, 0.05],
-    },
+    strengths={32: [0.75, 0.5, 0.4, 0.3, 0.15], 64: [0.4, 0.3, 0.2, 0.1, 0.05], 224: [0.4, 0.3, 0.2, 0.1, 0.05]},
 )
 def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Scale the distance of every value to the mean of its channel over the image. Strength: the factor."""
@@ -98,11 +94,7 @@ def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
 @corruption(
     purpose="benchmark",
     category="digital",
-    strengths={
-        32: [0.95, 0.9, 0.85, 0.75, 0.65],
-        64: [0.9, 0.8, 0.7, 0.6, 0.5],
-        224: [0.6, 0.5, 0.4, 0.3, 0.25],
-    },
+    strengths={32: [0.95, 0.9, 0.85, 0.75, 0.65], 64: [0.9, 0.8, 0.7, 0.6, 0.5], 224: [0.6, 0.5, 0.4, 0.3, 0.25]},
 )
 def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Shrink and enlarge, both with a box filter. Strength: factor of the sides."""
@@ -119,11 +111,7 @@ def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 @corruption(
     purpose="benchmark",
     category="digital",
-    strengths={
-        32: [80, 65, 58, 50, 40],
-        64: [65, 58, 50, 40, 25],
-        224: [25, 18, 15, 10, 7],
-    },
+    strengths={32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]},
 )
 def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Encode as JPEG and decode. Strength: JPEG quality."""

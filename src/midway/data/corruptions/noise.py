@@ -30,11 +30,7 @@ def gaussian_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 @corruption(
     purpose="benchmark",
     category="noise",
-    strengths={
-        32: [500, 250, 100, 75, 50],
-        64: [250, 100, 50, 30, 15],
-        224: [60, 25, 12, 5, 3],
-    },
+    strengths={32: [500, 250, 100, 75, 50], 64: [250, 100, 50, 30, 15], 224: [60, 25, 12, 5, 3]},
 )
 def shot_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Replace each value by a Poisson count of light (few photons). Strength: events at full white."""
@@ -66,11 +62,7 @@ def impulse_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 @corruption(
     purpose="tuning",
     category="noise",
-    strengths={
-        32: [0.06, 0.1, 0.12, 0.16, 0.2],
-        64: [0.15, 0.2, 0.25, 0.3, 0.35],
-        224: [0.15, 0.2, 0.35, 0.45, 0.6],
-    },
+    strengths={32: [0.06, 0.1, 0.12, 0.16, 0.2], 64: [0.15, 0.2, 0.25, 0.3, 0.35], 224: [0.15, 0.2, 0.35, 0.45, 0.6]},
 )
 def speckle_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Add normal noise in proportion to each value. Strength: standard deviation at full white."""

@@ -22,16 +22,7 @@ SIZES = (32, 64, 224)
 
 @dataclass(eq=False)
 class Corruption:
-    """A registered corruption.
-
-    Attributes:
-        name: The name that ``midway.corrupt`` and scenarios use.
-        function: Computes it for a batch.
-        purpose: ``"benchmark"`` for the fifteen that results are reported on, ``"tuning"`` for the four that
-            hyperparameters are searched on, ``"extra"`` for all others.
-        category: The archive of ImageNet-C that contains it; ``"extra"`` if none does.
-        strengths: Image side -> the strengths of severities 1 to 5.
-    """
+    """A registered corruption: its function and the arguments of ``corruption``, with a table of strengths per size."""
 
     name: str
     function: Function
@@ -64,7 +55,8 @@ def corruption(
         strengths: Five values, for severities 1 to 5; or a mapping from image sides (32, 64, 224) to five values each,
             in which case other sides use the nearest one. A value is a number or a tuple of numbers and is passed to
             the function as a tuple.
-        purpose: ``"benchmark"`` adds it to ``all`` in scenarios, ``"tuning"`` to ``tuning``, ``"extra"`` to neither.
+        purpose: ``"benchmark"`` for the fifteen of reported results (``all`` in scenarios), ``"tuning"`` for the four
+            of hyperparameter searches (``tuning``), ``"extra"`` for all others.
         category: The archive of ImageNet-C that contains it.
         name: Default: the name of the function.
 

@@ -213,11 +213,7 @@ def plasma(noise: Floats, wibble_decay: float) -> Floats:
 @corruption(
     purpose="benchmark",
     category="weather",
-    strengths={
-        32: [0.05, 0.1, 0.15, 0.2, 0.3],
-        64: [0.1, 0.2, 0.3, 0.4, 0.5],
-        224: [0.1, 0.2, 0.3, 0.4, 0.5],
-    },
+    strengths={32: [0.05, 0.1, 0.15, 0.2, 0.3], 64: [0.1, 0.2, 0.3, 0.4, 0.5], 224: [0.1, 0.2, 0.3, 0.4, 0.5]},
 )
 def brightness(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Raise the HSV value, not hue and saturation. Strength: summand of the value.

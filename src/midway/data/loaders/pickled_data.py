@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import pickletools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,6 @@ _LITERALS = frozenset(
     """INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8
     STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8""".split()  # noqa: SIM905, twenty names in two lines
 )
-_CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 
 
 class UnsafePickleError(ValueError):
@@ -53,6 +52,22 @@ class _Call:
 
 class _Mark:
     """The beginning of a group on the stack."""
+
+
+_NEW: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+    "MARK": _Mark,
+}
+_FROM_GROUP: dict[str, Callable[[list[Any]], Any]] = {
+    "TUPLE": tuple,
+    "LIST": list,
+    "DICT": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
+}
 
 
 def read_pickled_data(path: Path) -> Any:
@@ -90,12 +105,10 @@ def _interpret(content: bytes) -> Any:
         code = opcode.name
         if code in _LITERALS:
             stack.append(argument)
-        elif code in _CONSTANTS:
-            stack.append(_CONSTANTS[code])
-        elif code in _EMPTY:
-            stack.append(_EMPTY[code]())
-        elif code == "MARK":
-            stack.append(_Mark())
+        elif code in _NEW:
+            stack.append(_NEW[code]())
+        elif code in _FROM_GROUP:
+            stack.append(_FROM_GROUP[code](group()))
         elif code in ("PUT", "BINPUT", "LONG_BINPUT"):
             memo[argument] = stack[-1]
         elif code == "MEMOIZE":
@@ -105,25 +118,11 @@ def _interpret(content: bytes) -> Any:
         elif code in ("TUPLE1", "TUPLE2", "TUPLE3"):
             count = int(code[-1])
             stack[-count:] = [tuple(stack[-count:])]
-        elif code == "TUPLE":
-            stack.append(tuple(group()))
-        elif code == "LIST":
-            stack.append(group())
-        elif code == "DICT":
-            items = group()
-            stack.append(dict(zip(items[::2], items[1::2], strict=True)))
-        elif code == "APPEND":
-            value = stack.pop()
-            stack[-1].append(value)
-        elif code == "APPENDS":
-            values = group()
+        elif code in ("APPEND", "APPENDS"):
+            values = group() if code == "APPENDS" else [stack.pop()]
             stack[-1].extend(values)
-        elif code == "SETITEM":
-            key, value = stack[-2:]
-            del stack[-2:]
-            stack[-1][key] = value
-        elif code == "SETITEMS":
-            items = group()
+        elif code in ("SETITEM", "SETITEMS"):
+            items = group() if code == "SETITEMS" else [stack.pop(), stack.pop()][::-1]
             stack[-1].update(zip(items[::2], items[1::2], strict=True))
         elif code == "GLOBAL":
             stack.append(_known(*argument.split(" ", 1)))
