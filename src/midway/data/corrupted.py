@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from midway.data.corruptions.pixels import Bytes
-from midway.data.corruptions.randomness import Draws, stream_key
+from midway.data.corruptions.randomness import Draws, random_key
 from midway.data.corruptions.registry import REGISTRY, SIZES, closest_size
 from midway.data.image_set import ImageArray, check_pixels
 
@@ -69,7 +69,7 @@ def corrupt(
         return images.copy()
 
     strength = corruption.strength(strengths or closest_size(*images.shape[1:3]), severity)
-    key = stream_key(name, int(severity), int(seed))
+    key = random_key(name, int(severity), int(seed))
     corrupted = np.empty_like(images)
     per_chunk = max(1, VALUES_PER_CHUNK // images[0].size)
     chunks = [slice(start, start + per_chunk) for start in range(0, len(images), per_chunk)]

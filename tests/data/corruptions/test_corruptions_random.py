@@ -15,7 +15,7 @@ from midway.data import corrupt, corruption_names
 from midway.data.corruptions import REGISTRY
 from midway.data.corruptions.blur import smooth
 from midway.data.corruptions.pixels import to_bytes, to_unit
-from midway.data.corruptions.randomness import Draws, stream_key
+from midway.data.corruptions.randomness import Draws, random_key
 from midway.data.corruptions.registry import closest_size
 from midway.data.corruptions.resampling import sample, streak
 from midway.data.corruptions.spatter import edge_distance, edges, equalise
@@ -29,7 +29,7 @@ def noise_images(count: int, height: int = 16, width: int = 16, channels: int = 
 
 
 def draws_of(name: str, severity: int, count: int, seed: int = 0) -> Draws:
-    return Draws(stream_key(name, severity, seed), np.arange(count, dtype=np.uint64))
+    return Draws(random_key(name, severity, seed), np.arange(count, dtype=np.uint64))
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_the_closest_set_goes_by_the_shorter_side() -> None:
 def test_streams_differ_by_name_severity_seed_image_and_draw() -> None:
     which = [("fog", 1, 0, 0), ("snow", 1, 0, 0), ("fog", 2, 0, 0), ("fog", 1, 1, 0), ("fog", 1, 0, 1)]
     streams = [
-        Draws(stream_key(name, severity, seed), np.array([image], dtype=np.uint64)).normal((4,))
+        Draws(random_key(name, severity, seed), np.array([image], dtype=np.uint64)).normal((4,))
         for name, severity, seed, image in which
     ]
     draws = draws_of("fog", 1, 1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from midway.data.corruptions.pixels import Floats
 
 
-def stream_key(name: str, severity: int, seed: int) -> tuple[int, int]:
+def random_key(name: str, severity: int, seed: int) -> tuple[int, int]:
     """Return the 128-bit key of all random numbers of one corruption at one severity under one seed."""
     digest = hashlib.blake2b(f"{name}/{severity}/{seed}".encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
@@ -25,13 +25,13 @@ class Draws:
     sequence takes about a microsecond.
 
     Args:
-        key: From ``stream_key``.
+        key: From ``random_key``.
         indices: The index of each image, (n,).
 
     Example:
         >>> import numpy as np
-        >>> from midway.data.corruptions.randomness import Draws, stream_key
-        >>> key = stream_key("fog", 5, seed=0)
+        >>> from midway.data.corruptions.randomness import Draws, random_key
+        >>> key = random_key("fog", 5, seed=0)
         >>> both, alone = Draws(key, np.array([3, 8])), Draws(key, np.array([8]))
         >>> bool((both.normal((2, 2))[1] == alone.normal((2, 2))[0]).all())
         True
