@@ -14,7 +14,9 @@ import midway
 from midway.adaptation import registry
 from midway.bench import load_plan
 from midway.bench.plan import _READERS
-from midway.streams.scenario import KINDS, expand
+from midway.data.corruptions import REGISTRY as CORRUPTIONS
+from midway.streams import expand
+from midway.streams.registry import REGISTRY as SCENARIOS
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
@@ -28,6 +30,7 @@ BLOCKS = [
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))  # a block may register a method of its own
+    monkeypatch.setattr(CORRUPTIONS, "_objects", dict(CORRUPTIONS))
     exec(compile(block, "block", "exec"), {"__name__": "block"})
 
 
@@ -39,7 +42,7 @@ def test_the_page_on_plans_has_every_key_and_every_kind_of_scenario(tmp_path: Pa
     assert keys == list(_READERS)
     written = [text for line in re.findall(r"^\| (`\w+:.*?) \|", page, flags=re.MULTILINE) for text in line.split(", ")]
     kinds = {scenario.kind for text in written for scenario in expand(text.strip("`"))}
-    assert kinds == set(KINDS)
+    assert kinds == set(SCENARIOS)
 
 
 def test_local_links_lead_somewhere() -> None:

@@ -17,9 +17,8 @@ import midway
 from midway.adaptation import registry
 from midway.bench import Cell, Grid, PlanError, load_plan
 from midway.bench.entries import parse_entries
-from midway.bench.plan import _READERS, DOMAIN_SETS
+from midway.bench.plan import _READERS
 from midway.bench.plan_file import line_of
-from midway.data.catalog import _CATALOG
 
 
 def cells(**plan: Any) -> list[Cell]:
@@ -147,7 +146,6 @@ def test_data_sets_have_their_own_folders(tmp_path: Path) -> None:
 
 def test_domains_are_not_taken_for_misspelt_corruptions() -> None:
     assert cells(data="pacs", scenarios="pure:sketch")[0].scenario == "pure:sketch"
-    assert set(DOMAIN_SETS) == {name for name, entry in _CATALOG.items() if entry.domains}
 
 
 def test_methods_as_text() -> None:

@@ -19,13 +19,12 @@ from midway.bench.cell import Cell
 from midway.bench.code import code_digest, folder_digest
 from midway.bench.entries import Entry, SettingError, parse_entries
 from midway.bench.networks import absolute, modules_of, weights_of
-from midway.data import ALL_CORRUPTIONS
-from midway.data.corruptions.registry import FUNCTIONS
+from midway.data import corruption_names
+from midway.data.corruptions import REGISTRY as CORRUPTIONS
+from midway.data.datasets import REGISTRY
 from midway.streams import Scenario, expand
+from midway.streams.registry import REGISTRY as SCENARIOS
 from midway.suggest import unknown
-
-DOMAIN_SETS = ("domainnet", "pacs")
-"""Data sets whose shifts are domains instead of corruptions."""
 
 LARGEST_BATCH = 500
 
@@ -174,9 +173,9 @@ class Grid:
 
     def _check_shifts(self, names: Sequence[str], scenarios: Sequence[Scenario]) -> None:
         """Find misspelt corruptions before anything runs; domains are only known where the data lie."""
-        if set(names) <= set(DOMAIN_SETS):
+        if all(REGISTRY[name].shifts == "domains" for name in names):
             return
-        valid = (*ALL_CORRUPTIONS, "clean")
+        valid = (*corruption_names(), "clean")
         for scenario in scenarios:
             for shift in scenario.shifts:
                 if shift not in valid:
@@ -210,10 +209,10 @@ def modules_of_method(entry: Entry) -> set[str]:
 
 def modules_of_stream(scenario: Scenario) -> set[str]:
     """Return the modules that make the images of a scenario and measure the answers to them."""
-    corruptions = {FUNCTIONS[shift].__module__ for shift in scenario.shifts if shift in FUNCTIONS}
+    corruptions = {CORRUPTIONS[shift].__module__ for shift in scenario.shifts if shift in CORRUPTIONS}
     return corruptions | {
-        "midway.data.catalog",
-        "midway.streams.build",
+        "midway.data.datasets",
+        SCENARIOS[scenario.kind].__module__,
         "midway.bench.measure",
         "midway.metrics.classification",
     }

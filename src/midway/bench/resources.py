@@ -14,10 +14,9 @@ from torch import Tensor, nn
 import midway
 from midway.bench.cell import Cell
 from midway.bench.networks import load_network
-from midway.bench.plan import DOMAIN_SETS
 from midway.data import CorruptedImages, ImageArray, ImageSet
-from midway.streams import Stream, build
-from midway.streams.build import Shifted
+from midway.data.datasets import REGISTRY
+from midway.streams import Shifted, Stream, build
 
 LARGEST_CACHE = 2**30
 """Bytes of a stream up to which its images are made once and kept for the next method."""
@@ -97,9 +96,7 @@ class ResourceCache:
             corrupted = CorruptedImages(clean.images, shift, severity=severity, seed=cell.seed)
             return replace(clean, images=corrupted, name=shift)
 
-        if cell.data in DOMAIN_SETS:
-            return domain
-        return stored if cell.data.endswith("-c") else made
+        return {"domains": domain, "stored": stored, "computed": made}[REGISTRY[cell.data].shifts]
 
 
 def arranged(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:
