@@ -26,7 +26,6 @@ def clean() -> ImageSet:
 def test_published_layout_is_read_back(tmp_path: Path, clean: ImageSet) -> None:
     out = make_corrupted(clean, tmp_path / "set", corruptions=["fog", "jpeg_compression"], seed=4, jobs=1)
     assert sorted(path.name for path in out.iterdir()) == [
-        ".lock",
         "fog.npy",
         "jpeg_compression.npy",
         "labels.npy",
