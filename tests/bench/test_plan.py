@@ -268,7 +268,7 @@ def test_modules_with_methods_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mo
         "    about = replace(BN.about, name='my_bn')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(midway.adaptation.registry, "_METHODS", dict(midway.adaptation.registry._METHODS))
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))
     (cell,) = cells(**{"methods": "my_bn", "import": "my_methods"})
     assert cell.module == "my_methods"
     del sys.modules["my_methods"]
@@ -300,7 +300,7 @@ def test_what_has_no_version_counts_by_its_content(tmp_path: Path, monkeypatch: 
         "    about = About('own_derived', 'Own', '-', 'none', '-', '-', '1 F')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))
     registry.register(importlib.import_module("own_content").Own)
     registry.register(importlib.import_module("own_derived").Derived)
     (before,) = cells(methods="own_content")

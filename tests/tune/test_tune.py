@@ -322,7 +322,7 @@ def record(number: int, value: float, **settings: Any) -> TrialRecord:
 def test_the_plan_holds_defaults_and_tuned_on_held_out_streams(tmp_path: Path) -> None:
     search = Search(method="shot", images=400)
     defaults = search.defaults(Material())
-    trials = (record(0, 70.0, **defaults), record(1, 72.5, **(defaults | {"moves": "norm", "lr": 1.25e-05})))
+    trials = (record(0, 70.0, **defaults), record(1, 72.5, **(defaults | {"trainable": "norm", "lr": 1.25e-05})))
     found = Findings("shot", search.name, {}, defaults, trials, {})
     path = tmp_path / "best.toml"
     path.write_text(held_out_plan(search, found))

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
-from midway.methods import Method, Source
+from midway.methods.source import Source
 from midway.metrics import accuracy, accuracy_by_group, calibration_error, negative_log_likelihood
 from midway.streams import Batch, Stream
 
