@@ -177,7 +177,7 @@ ERRORS = {
     "methods = 'tent(label=3)'": "1: tent: the label must be a word in quotes, got 3.",
     "methods = 'tent,tent'": "1: two entries are called 'tent': give each a label of its own.",
     "methods = 'tent,tent(steps=1)'": "1: 'tent' and 'tent(steps=1)' are set alike: leave one out.",
-    "images = 10": "1: there are no methods: name some of source, bn",
+    "images = 10": "1: there are no methods: name some of source, pl",
     "methods = 'bn'\nnetworks = 'wrn99'": "2: unknown network 'wrn99': did you mean 'wrn",
     "methods = 'bn'\nnetworks = 'resnet20@/no/file.pth'": "2: there is no file /no/file.pth for resnet20@/no/file.pth.",
     "methods = 'bn'\nnetworks = 'resnet21@/no/file'": "2: unknown architecture 'resnet21': did you mean 'resnet",

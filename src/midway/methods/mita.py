@@ -109,8 +109,8 @@ class MITA(Method):
         data_model_lr=LogUniform(1e-4, 3e-2),
         reinit_probability=LogUniform(0.01, 0.5),
     )
-    # In the paper the data model takes more steps than the predictor, at the same rate; the paper does not give their number
-    # or the step size of the images: 4 and 0.03 are round values that were not searched. T = 1 is in its complexity
+    # In the paper the data model takes more steps than the predictor, at the same rate, but their number is not given,
+    # nor the step size of the images: 4 and 0.03 are round values that were not searched. T = 1 is in its complexity
     # table and is also the default.
     published = {  # noqa: RUF012
         "data_model_steps": 4,
