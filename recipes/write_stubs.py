@@ -1,4 +1,4 @@
-"""Write src/midway/_classes.py, which imports the registered methods and wrappers for editors and type checkers.
+"""Write src/midway/methods/_classes.py, the imports of registered methods and wrappers for editors and type checkers.
 
     python recipes/write_stubs.py
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from midway.adaptation.registry import METHODS
 from midway.adaptation.wrappers import WRAPPERS
 
-CLASSES = Path(__file__).parents[1] / "src" / "midway" / "_classes.py"
+CLASSES = Path(__file__).parents[1] / "src" / "midway" / "methods" / "_classes.py"
 
 
 def classes_module() -> str:

@@ -14,15 +14,15 @@ Example:
     True
 """
 
-import midway.methods  # noqa: F401  # before _classes, which imports its modules
-from midway import _classes, cost, data, functional, methods, metrics, models, sampling, significance, streams, testing
-from midway._classes import *  # noqa: F403
+from midway import cost, data, functional, methods, metrics, models, sampling, significance, streams, testing
 from midway.adaptation.adapt import adapt
 from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
 from midway.adaptation.samples import sample_images
 from midway.bench import Result, evaluate
 from midway.data import corrupt
+from midway.methods import _classes
+from midway.methods._classes import *  # noqa: F403
 
 __version__ = "0.1.0"
 
