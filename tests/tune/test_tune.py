@@ -67,7 +67,7 @@ def test_a_search_never_sees_what_results_are_reported_on() -> None:
     )
     with pytest.raises(ValueError, match=r"mixture:spatter/fog: results are reported on fog, a search must not see it"):
         Search(method="tent", scenarios=("mixture:spatter/fog",))
-    with pytest.raises(ValueError, match="source declares nothing to search; these do: bn, tent"):
+    with pytest.raises(ValueError, match="source declares nothing to search; these do: pl, bn"):
         Search(method="source")
 
 
@@ -226,7 +226,7 @@ def test_combinations_that_make_no_sense_are_refused_not_failed(
     study.enqueue_trial(nonsense)
     found = tune(search, storage=str(tmp_path / "study"), trials=2)
     assert found.trials[1].state == "pruned"
-    assert found.trials[1].failure.startswith("refused: mita: a fresh data model goes on from the predictor")
+    assert found.trials[1].failure.startswith("refused: mita: a fresh data model continues from the predictor")
 
 
 @pytest.mark.usefixtures("by_formula")
