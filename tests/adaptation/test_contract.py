@@ -15,7 +15,7 @@ from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.functional import entropy
 from midway.methods import About, Method
-from midway.testing import CONTRACT, Factory, tiny_network
+from midway.testing import CONTRACT, Factory, batches, tiny_network
 
 
 def variants() -> list[tuple[str, dict[str, object]]]:
@@ -170,6 +170,15 @@ def test_a_declared_module_is_state_and_the_frozen_network_is_not() -> None:
     mita = midway.MITA(tiny_network())  # its second network shares what is frozen
     assert {name.split(".")[0] for name in mita.snapshot()["tensors"]} == {"model", "data_model"}
     assert all(".1." in name or ".4." in name for name in mita.snapshot()["tensors"])
+
+
+def test_a_declared_module_moves_with_the_method_and_is_reset_there() -> None:
+    method, images = MeanTeacher(tiny_network()).double(), [each.double() for each in batches(2)]
+    first = method(images[0])
+    method(images[1])
+    assert all(parameter.dtype == torch.float64 for parameter in method.teacher.parameters())
+    method.reset()
+    assert torch.equal(method(images[0]), first)
 
 
 def test_state_is_declared_once_and_in_the_constructor() -> None:

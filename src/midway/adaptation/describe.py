@@ -10,44 +10,33 @@ from midway.adaptation.presets import preset
 from midway.adaptation.problem import CIFAR_SIZE, IMAGENET_SIZE
 from midway.adaptation.registry import find, hyperparameters, names
 
-COLUMNS = (
-    "name",
-    "method",
-    "paper",
-    "paradigm",
-    "uses other images",
-    "aligns each image",
-    "adapts",
-    "predicts",
-    "passes a batch",
-    "needs",
-)
-
 
 def overview() -> list[dict[str, str]]:
     """Return one row for each method: the paper's comparison of paradigms, what adapts, cost and requirements."""
     rows = []
     for name in names():
         about = find(name).about
-        values = (
-            name,
-            about.title,
-            about.paper,
-            about.paradigm,
-            "yes" if about.uses_other_images else "no",
-            "yes" if about.aligns_each_image else "no",
-            about.adapts,
-            about.predicts,
-            about.passes,
-            ", ".join(about.needs) or "-",
+        rows.append(
+            {
+                "name": name,
+                "method": about.title,
+                "paper": about.paper,
+                "paradigm": about.paradigm,
+                "uses other images": "yes" if about.uses_other_images else "no",
+                "aligns each image": "yes" if about.aligns_each_image else "no",
+                "adapts": about.adapts,
+                "predicts": about.predicts,
+                "passes a batch": about.passes,
+                "needs": ", ".join(about.needs) or "-",
+            }
         )
-        rows.append(dict(zip(COLUMNS, values, strict=True)))
     return rows
 
 
 def overview_markdown() -> str:
     """Return the overview as a Markdown table."""
-    lines = [COLUMNS, ("---",) * len(COLUMNS), *(tuple(row.values()) for row in overview())]
+    rows = overview()
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

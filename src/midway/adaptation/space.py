@@ -10,24 +10,6 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class LogUniform:
-    """Numbers between two positive bounds, uniform on a logarithmic scale: step sizes, noise."""
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.low < self.high < math.inf:
-            raise ValueError(f"LogUniform needs 0 < low < high, got {self.low} and {self.high}.")
-
-    def __contains__(self, value: object) -> bool:
-        return _is_within(value, self.low, self.high)
-
-    def __str__(self) -> str:
-        return f"{self.low:g} to {self.high:g}, logarithmic"
-
-
-@dataclass(frozen=True)
 class Uniform:
     """Numbers between two bounds: shares, thresholds."""
 
@@ -36,13 +18,25 @@ class Uniform:
 
     def __post_init__(self) -> None:
         if not -math.inf < self.low < self.high < math.inf:
-            raise ValueError(f"Uniform needs low < high, got {self.low} and {self.high}.")
+            raise ValueError(f"{type(self).__name__} needs low < high, got {self.low} and {self.high}.")
 
     def __contains__(self, value: object) -> bool:
-        return _is_within(value, self.low, self.high)
+        return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
 
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class LogUniform(Uniform):
+    """Numbers between two positive bounds, uniform on a logarithmic scale: step sizes, noise."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low < self.high < math.inf:
+            raise ValueError(f"LogUniform needs 0 < low < high, got {self.low} and {self.high}.")
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}, logarithmic"
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,3 @@ def search_over(**spaces: Space) -> SearchSpace:
         LogUniform(low=0.0001, high=0.01)
     """
     return MappingProxyType(spaces)
-
-
-def _is_within(value: object, low: float, high: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high

@@ -189,9 +189,12 @@ class Stateful(nn.Module):
         for name in dict.fromkeys([*mine, *extra["hyperparameters"]]):
             if (given := extra["hyperparameters"].get(name)) != mine.get(name):
                 raise ValueError(f"the state is of {name}={given}, this method has {name}={mine.get(name)}.")
-        state = super().state_dict()
-        if not same_structure(state, theirs):
-            differing = sorted(state.keys() ^ theirs.keys())[:3]
+        shapes, their_shapes = (
+            {key: getattr(value, "shape", None) for key, value in state.items()}
+            for state in (super().state_dict(), theirs)
+        )
+        if shapes != their_shapes:
+            differing = sorted(shapes.keys() ^ their_shapes.keys())[:3]
             detail = f"keys differ ({', '.join(differing)}, ...)" if differing else "shapes differ"
             raise ValueError(f"the state does not fit {self!r}: {detail}.")
         for name, child in self._nested():
@@ -290,14 +293,3 @@ def to_each_tensor(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(to_each_tensor(item, change) for item in value)
     return value
-
-
-def same_structure(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Return whether two state dicts have the same keys and tensors of the same shapes."""
-    if mine.keys() != theirs.keys():
-        return False
-    return all(
-        value.shape == theirs[key].shape
-        for key, value in mine.items()
-        if isinstance(value, Tensor) and isinstance(theirs[key], Tensor)
-    )
