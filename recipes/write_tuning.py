@@ -19,7 +19,7 @@ from midway.tune import Findings, to_toml
 ROOT = Path(__file__).parents[1]
 STUDIES = ROOT / "docs" / "tuning"
 PAGE = ROOT / "docs" / "tuning.md"
-SETTINGS = ROOT / "src" / "midway" / "methods" / "tuned.toml"
+SETTINGS = ROOT / "src" / "midway" / "adaptation" / "tuned.toml"
 HELD_OUT = """\
 Mean accuracy over the fifteen corruptions of the paper, which no search saw, 2,000 images of each, and on how many of
 them the tuned settings are better; [results.md](results.md) has every corruption:
@@ -36,7 +36,7 @@ def studies(folder: Path = STUDIES) -> list[Findings]:
 def settings_file(found: Sequence[Findings]) -> str:
     """Return the tuned settings as TOML: for each method what was held and the best that was tried."""
     lines = [
-        "# The best settings that a search on tuning corruptions of CIFAR-10 found, see docs/tuning.md;",
+        "# The best hyper-parameters that a search on tuning corruptions of CIFAR-10 found, see docs/tuning.md;",
         "# written by recipes/write_tuning.py.",
         "",
         "[source]  # has none",

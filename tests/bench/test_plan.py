@@ -175,7 +175,7 @@ ERRORS = {
     "methods = 'tent(label=3)'": "1: tent: the label must be a word in quotes, got 3.",
     "methods = 'tent,tent'": "1: two entries are called 'tent': give each a label of its own.",
     "methods = 'tent,tent(steps=1)'": "1: 'tent' and 'tent(steps=1)' are set alike: leave one out.",
-    "images = 10": "1: there are no methods: name some of source, bn",
+    "images = 10": "1: there are no methods: name some of source, pl",
     "methods = 'bn'\nnetworks = 'wrn99'": "2: unknown network 'wrn99': did you mean 'wrn",
     "methods = 'bn'\nnetworks = 'resnet20@/no/file.pth'": "2: there is no file /no/file.pth for resnet20@/no/file.pth.",
     "methods = 'bn'\nnetworks = 'resnet21@/no/file'": "2: unknown architecture 'resnet21': did you mean 'resnet",
@@ -266,7 +266,7 @@ def test_modules_with_methods_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mo
         "    about = replace(BN.about, name='my_bn')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(midway.adaptation.registry, "_METHODS", dict(midway.adaptation.registry._METHODS))
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))
     (cell,) = cells(**{"methods": "my_bn", "import": "my_methods"})
     assert cell.module == "my_methods"
     del sys.modules["my_methods"]
@@ -298,7 +298,7 @@ def test_what_has_no_version_counts_by_its_content(tmp_path: Path, monkeypatch: 
         "    about = About('own_derived', 'Own', '-', 'none', '-', '-', '1 F')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))
     registry.register(importlib.import_module("own_content").Own)
     registry.register(importlib.import_module("own_derived").Derived)
     (before,) = cells(methods="own_content")

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from midway.bench.material import Material, Picked, arranged
+from midway.bench.outcome import numbers
 from PIL import Image
 from torch import Tensor
 
@@ -14,9 +16,7 @@ import midway
 from midway.bench import Cell, Grid, work
 from midway.bench.estimate import Estimate
 from midway.bench.evaluate import Result
-from midway.bench.material import Material, Picked, arranged
 from midway.bench.networks import load_network
-from midway.bench.outcome import numbers
 from midway.data import ImageSet
 from midway.methods import About, Method
 
@@ -79,11 +79,10 @@ class Moody(Method):
     """Raises on its second batch."""
 
     about = About("moody", "Moody", "-", "none", "-", "-", "1 F")
-    evolving = ("seen",)
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
-        self.seen = 0
+        self.seen = self.add_state("seen", 0)
 
     def step(self, images: Tensor) -> Tensor:
         self.seen += 1
@@ -96,7 +95,7 @@ class Moody(Method):
 @pytest.fixture
 def moody(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = midway.adaptation.registry
-    monkeypatch.setattr(registry, "_METHODS", registry._METHODS | {"moody": Moody})
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS) | {"moody": Moody})
 
 
 @pytest.mark.usefixtures("moody")

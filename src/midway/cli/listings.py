@@ -16,8 +16,8 @@ from midway.bench.plan import import_methods
 from midway.cli.run import listed
 from midway.cli.terminal import terminal
 
-WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "answer")
-HOW_THEY_WORK = ("name", "moves", "passes a batch", "needs")
+WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
+HOW_THEY_WORK = ("name", "adapts", "passes a batch", "needs")
 
 methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_command=True)
 
@@ -28,7 +28,7 @@ def list_methods(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/methods.md.")] = False,
     import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
 ) -> None:
-    """List the methods: paper, paradigm, what each uses and aligns, what moves, cost in passes, needs."""
+    """List the methods: paper, paradigm, what each uses and aligns, what adapts, cost in passes, needs."""
     import_methods(listed(import_) or [])
     if context.invoked_subcommand is not None:
         return
@@ -56,7 +56,7 @@ def show_method(
     for paragraph in describe.summary_of(method).split("\n\n"):
         console.print(Text(paragraph.replace("\n", " ")))
     row = next(row for row in describe.overview() if row["name"] == name)
-    facts = ("paradigm", "uses other images", "aligns each image", "moves", "answer", "passes a batch", "needs")
+    facts = ("paradigm", "uses other images", "aligns each image", "adapts", "predicts", "passes a batch", "needs")
     console.print(_table(("", ""), [(fact, row[fact]) for fact in facts], header=False))
     texts = describe.arguments_of(method)
     tuned = describe.tuned_of(name)
@@ -74,8 +74,8 @@ def show_method(
         columns = ("hyper-parameter", "default", "tuned", "searched", "what it is, and where the default is from")
         console.print(_table(columns, settings))
     console.print(
-        'Every method but memo, dua and bn with a prior also takes statistics="kindred": each image is normalised by '
-        "the images of its batch like it, in place of the method's own statistics; every method takes "
+        'Every method but memo, dua and bn with a prior also takes statistics="clustered": each image is normalised '
+        "with those of similar images of its batch, in place of the method's own statistics; every method takes "
         'wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses); all '
         'but memo take preset="tuned": what a search found on short streams of CIFAR-10 (docs/tuning.md).',
         highlight=False,
