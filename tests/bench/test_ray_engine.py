@@ -99,7 +99,9 @@ def test_a_node_killed_in_the_middle_costs_time_not_results(cluster: Any, tmp_pa
     cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
     assert killed
     assert tally == Tally(before=0, finished=4, failed=0)
-    undisturbed = {outcome.cell.key: outcome.result and outcome.result.repeatable() for outcome in LocalEngine().run(plan)}
+    undisturbed = {
+        outcome.cell.key: outcome.result and outcome.result.repeatable() for outcome in LocalEngine().run(plan)
+    }
     assert stored(tmp_path) == undisturbed
 
 
