@@ -19,7 +19,7 @@ from midway.tune import StudyResult, to_toml
 ROOT = Path(__file__).parents[1]
 STUDIES = ROOT / "docs" / "tuning"
 PAGE = ROOT / "docs" / "tuning.md"
-SETTINGS = ROOT / "src" / "midway" / "methods" / "tuned.toml"
+SETTINGS = ROOT / "src" / "midway" / "adaptation" / "tuned.toml"
 HELD_OUT = """\
 Mean accuracy over the fifteen corruptions of the paper, which no search saw, 2,000 images of each, and on how many of
 them the tuned settings are better; [results.md](results.md) has every corruption:
