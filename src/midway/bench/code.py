@@ -10,7 +10,7 @@ import io
 import os
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -106,21 +106,16 @@ def _file_digest(path: Path, modified: int) -> str:
     """
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
-    for start, stop in _docstrings(ast.parse(text)):
-        lines[start - 1 : stop] = [""] * (stop - start + 1)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            stop = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : stop] = [""] * (stop - node.lineno + 1)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row, column = token.start
         if token.type == tokenize.COMMENT and lines[row - 1]:
             lines[row - 1] = lines[row - 1][:column]
-    code = "\n".join(line.rstrip() for line in lines if line.strip())
+    code = "\n".join([line.rstrip() for line in lines if line.strip()])
     return hashlib.sha256(code.encode()).hexdigest()
-
-
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """Yield the first and last line of every string that stands alone as a statement."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.end_lineno or node.lineno
 
 
 @cache
@@ -128,26 +123,21 @@ def _imports(module: str, path: Path, modified: int, packages: frozenset[str]) -
     """Return the modules that a module imports anywhere in its code, without libraries and type-checking imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     imported: list[str] = []
-    for node in _without_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            imported += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            name = ".".join(part for part in (base, node.module) if part)
-            if _top(name) in packages or not _is_library(_top(name)):
-                imported += [_defining_module(name, alias.name) for alias in node.names]
-    return tuple(dict.fromkeys(imported))
-
-
-def _without_type_checking(tree: ast.Module) -> Iterator[ast.AST]:
-    waiting: list[ast.AST] = [tree]
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             waiting += node.orelse
             continue
-        yield node
         waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            imported += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            name = ".".join([part for part in (base, node.module) if part])
+            if _top(name) in packages or not _is_library(_top(name)):
+                imported += [_defining_module(name, alias.name) for alias in node.names]
+    return tuple(dict.fromkeys(imported))
 
 
 @cache
