@@ -18,7 +18,7 @@ import pytest
 from local_and_ray import differences, lines_of, three_nodes, timed
 from typer.testing import CliRunner
 
-from midway.bench import Cell, Grid, LocalEngine, Store, Tally, read_records, run
+from midway.bench import Cell, Grid, LocalEngine, Store, Tally, Watcher, read_records, run
 from midway.bench.engines import ray as engine_module
 from midway.bench.engines.base import CellTask
 from midway.bench.engines.ray import ObjectStoreRefs, ProgressActor, RayEngine
@@ -68,11 +68,8 @@ def test_the_result_files_differ_in_times_alone(cluster: Any, tmp_path: Path) ->
 @pytest.mark.filterwarnings("ignore")
 def test_three_nodes_give_the_results_of_the_local_engine(cluster: Any, tmp_path: Path, local: dict[str, Any]) -> None:
     told: set[str] = set()
-    watcher = SimpleNamespace(
-        begin=lambda cells, finished: None,
-        batch=lambda cell, done, total, running: told.add(cell.key),
-        end=lambda outcome: None,
-    )
+    watcher = Watcher()
+    watcher.batch = lambda cell, done, total, running: told.add(cell.key)  # type: ignore[method-assign]
     with Store(tmp_path) as store:
         assert run(cells(), store, RayEngine(), watcher=watcher) == Tally(before=0, finished=6, failed=0)
         assert run(cells(), store, RayEngine()) == Tally(before=6, finished=0, failed=0)
@@ -93,7 +90,8 @@ def test_a_node_killed_in_the_middle_costs_time_not_results(cluster: Any, tmp_pa
             killed.append(done)
             cluster.remove_node(victims[0], allow_graceful=False)
 
-    watcher = SimpleNamespace(begin=lambda cells, finished: None, batch=kill, end=lambda outcome: None)
+    watcher = Watcher()
+    watcher.batch = kill  # type: ignore[method-assign]
     with Store(tmp_path) as store:
         tally = run(plan, store, RayEngine(), watcher=watcher)
     cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
