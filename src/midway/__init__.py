@@ -14,6 +14,7 @@ Example:
 """
 
 from midway import cost, data, functional, methods, metrics, models, sampling, significance, streams, testing
+from midway._version import __version__
 from midway.bench import Result, evaluate
 from midway.data import corrupt
 from midway.methods import (
@@ -37,8 +38,6 @@ from midway.methods import (
     kindred,
 )
 from midway.sampling import sample_images
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BN",

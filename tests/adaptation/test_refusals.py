@@ -74,7 +74,7 @@ def test_labels_and_single_images() -> None:
     assert midway.evaluate(network, [(IMAGES, torch.zeros(6))]).images == 6
     image = np.zeros((8, 8, 3), np.uint8)
     for label in ("cat", 1.5):
-        with pytest.raises(ValueError, match=f"labels must be whole numbers, 0 for the first class, got {label!r}"):
+        with pytest.raises(ValueError, match=f"labels must be integers, 0 for the first class, got {label!r}"):
             from_dataset([(image, label)])
     assert from_dataset([(image, np.int64(1)), (image, torch.tensor(0))]).labels.tolist() == [1, 0]
 

@@ -114,7 +114,7 @@ def test_missing_data_fails_the_cell_with_the_reason(tmp_path: Path) -> None:
     (cell,) = cells(data=f"cifar10-c@{tmp_path}")
     failure = run_cell(cell, ResourceCache()).failure
     assert failure is not None
-    assert "holds no CORRUPTION.npy files: make it with `midway data make cifar10-c`" in failure.error
+    assert "has no CORRUPTION.npy files: make it with `midway data make cifar10-c`" in failure.error
 
 
 def test_threads_are_the_cells_own_and_given_back(resources: ResourceCache) -> None:

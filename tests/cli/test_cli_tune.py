@@ -210,7 +210,7 @@ def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.Monke
         (["bn(prior=4)"], "no hyper-parameter of bn is left to search"),
         (["tent", "--scenarios", "pure:fog"], "results are reported on fog, a search must not see it"),
         (["tent", "--timeout", "soon"], "'soon' is not a duration"),
-        (["tent", "--images", "20"], "20 images at ratio 0.005 hold no image of gaussian_blur"),
+        (["tent", "--images", "20"], "20 images at ratio 0.005 contain no image of gaussian_blur"),
         (["tent", "--data", "nowhere"], "unknown data set 'nowhere'"),
     ],
 )

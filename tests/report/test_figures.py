@@ -15,7 +15,7 @@ from matplotlib.text import Text
 import midway
 from midway.bench import Comparison, Record, Result
 from midway.bench.entries import Entry
-from midway.data import CORRUPTIONS, ImageSet
+from midway.data import ImageSet, corruption_names
 from midway.report.common_seeds import common_seeds
 from midway.report.figures import (
     accuracy_and_cost,
@@ -97,7 +97,7 @@ def test_methods_of_others_get_colours_too() -> None:
     assert title("mine", "mine") == "mine"
     assert title("tent_slow", "tent") == "TENT slow"
     assert words("jpeg_compression") == "JPEG compression"
-    assert stream_title("continual:" + "+".join(CORRUPTIONS)) == "continual: 15 shifts"
+    assert stream_title("continual:" + "+".join(corruption_names("benchmark"))) == "continual: 15 shifts"
     assert stream_title("dirichlet:fog@0.1") == "dirichlet: fog (0.1)"
 
 

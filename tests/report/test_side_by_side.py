@@ -9,7 +9,7 @@ from rich.console import Console
 
 from midway.bench import paper
 from midway.bench.suites import EQUAL_BUDGET, suite
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.report.paper_tables import averages, comparison_table, published_in, standing
 from midway.report.side_by_side import AVERAGES, Measured, fit_width, side_by_side, split_columns, to_brief_markdown
 from midway.report.tables import Table, to_rich
@@ -111,7 +111,7 @@ def test_averages_need_every_corruption() -> None:
     assert ends["source", "mCE"] == pytest.approx(100)
     partly = [n for n in numbers if (n.method, n.group) != ("mita", "fog")]
     assert not any(n.method == "mita" for n in averages(partly))
-    few = [n for n in numbers if n.group in CORRUPTIONS[:4]]
+    few = [n for n in numbers if n.group in corruption_names("benchmark")[:4]]
     table = comparison_table("t", few, data="cifar10c")
     assert [c.kind for c in table.columns if c.stream == AVERAGES] == ["ours", "ours"]  # the paper's are of fifteen
 

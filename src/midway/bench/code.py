@@ -18,24 +18,35 @@ from typing import Any
 from midway.adaptation.registry import STATISTICS, WRAP, WRAPPERS
 from midway.bench.cell import Cell
 from midway.bench.networks import FROM_FILES
-from midway.data.corruptions.registry import FUNCTIONS
+from midway.data.corruptions import REGISTRY as CORRUPTIONS
+from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import find
+from midway.metrics import METRICS
 from midway.streams import Scenario
+from midway.streams.registry import REGISTRY as SCENARIOS
 
 INSTALLED = {"site-packages", "dist-packages"}
 
 MEASURING = ("midway.bench.measure", "midway.metrics.classification")
 """Modules that compute the numbers of every cell."""
 
+STREAMING = ("midway.data.corrupted", "midway.streams.parsing")
+"""Modules that apply corruptions and build every stream."""
+
 WITHOUT_NUMBERS = frozenset(
     {
         "midway",
+        "midway._version",
         "midway.registry",
         "midway.suggest",
         "midway.files",
         "midway.adaptation.registry",
         "midway.bench.cell",
         "midway.bench.record",
+        "midway.data.download",
+        "midway.data.manifest",
+        "midway.metrics.registry",
+        "midway.streams.registry",
     }
 )
 """Modules that register, look up, word and store things: no number depends on them, and they import much."""
@@ -168,10 +179,10 @@ def modules_of_method(name: str, settings: Mapping[str, Any]) -> set[str]:
     return modules
 
 
-def modules_of_stream(scenario: Scenario) -> set[str]:
-    """Return the modules that define the data, the corruptions and the order of the images of a scenario."""
-    corruptions = {FUNCTIONS[shift].__module__ for shift in scenario.shifts if shift in FUNCTIONS}
-    return {"midway.data.catalog", "midway.streams.build", *corruptions}
+def modules_of_stream(scenario: Scenario, data: str) -> set[str]:
+    """Return the modules that define the data, the corruptions and the order of the images of a stream."""
+    corruptions = {CORRUPTIONS[shift].__module__ for shift in scenario.shifts if shift in CORRUPTIONS}
+    return {DATA_SETS[data].__module__, SCENARIOS[scenario.kind].__module__, *corruptions, *STREAMING}
 
 
 def registering_modules(cell: Cell) -> tuple[str, ...]:
@@ -183,7 +194,8 @@ def registering_modules(cell: Cell) -> tuple[str, ...]:
         >>> registering_modules(Grid.from_dict({"methods": "tent"}).cells()[0])
         ()
     """
-    modules = modules_of_method(cell.method, cell.settings) | modules_of_stream(cell.scenario)
+    modules = modules_of_method(cell.method, cell.settings) | modules_of_stream(cell.scenario, cell.data)
+    modules |= {metric.compute.__module__ for metric in METRICS.values()}
     return tuple(sorted(module for module in modules if _top(module) not in ("midway", "__main__")))
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.suggest import unknown
 
 Table = Literal["outlier", "mixture", "pure", "sweep", "ablation"]
@@ -118,7 +118,7 @@ def _read_scores() -> Iterator[PublishedScore]:
         pair, ratio = (row["dist_a"], row["dist_b"]), float(row["ratio_a"])
         yield PublishedScore(table, "cifar10c", pair, ratio, row["method"], row["group"], float(row["accuracy"]))
     for row in _rows("pure"):
-        if row["corruption"] in CORRUPTIONS:
+        if row["corruption"] in corruption_names("benchmark"):
             corruption, value = row["corruption"], float(row["value"])
             yield PublishedScore("pure", row["dataset"], (corruption,), None, row["method"], corruption, value)
     for row in _rows("ratio_sweep"):

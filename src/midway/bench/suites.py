@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from midway.bench import paper
 from midway.bench.entries import Entry
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.methods import hyperparameters
 from midway.streams import Scenario
 from midway.suggest import unknown
@@ -105,7 +105,7 @@ def _mixture() -> Suite:
 
 
 def _pure() -> Suite:
-    streams = tuple(Scenario("pure", (corruption,)) for corruption in CORRUPTIONS)
+    streams = tuple(Scenario("pure", (corruption,)) for corruption in corruption_names("benchmark"))
     return Suite("pure", "Pure: one corruption at a time", compared(), streams)
 
 

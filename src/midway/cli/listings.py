@@ -25,9 +25,9 @@ HOW_THEY_WORK = ("name", "moves", "passes a batch", "needs")
 REGISTRIES = {
     "methods": "midway.adaptation.registry:_METHODS",
     "wrappers": "midway.adaptation.registry:WRAPPERS",
-    "scenarios": "midway.streams.scenario:KINDS",
-    "corruptions": "midway.data.corruptions.registry:FUNCTIONS",
-    "datasets": "midway.data.catalog:_CATALOG",
+    "scenarios": "midway.streams.registry:REGISTRY",
+    "corruptions": "midway.data.corruptions:REGISTRY",
+    "datasets": "midway.data.datasets:REGISTRY",
     "engines": "midway.bench.engines:ENGINES",
     "metrics": "midway.metrics:METRICS",
     "figures": "midway.report.figures:FIGURES",

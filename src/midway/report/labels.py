@@ -8,7 +8,7 @@ from typing import Any
 
 from midway.bench import Result
 from midway.report.standings import scenario_of
-from midway.streams.scenario import SEVERITY
+from midway.streams import SEVERITY
 
 
 def tell_apart(results: Sequence[Result]) -> tuple[Result, ...]:

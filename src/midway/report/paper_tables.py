@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from midway.bench import Result, paper
 from midway.bench.complexity import Line
 from midway.cost import Cost
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.metrics import average_accuracy, mean_corruption_error
 from midway.report.side_by_side import AVERAGES, Measured, Published, side_by_side
 from midway.report.standings import by_stream
@@ -128,7 +128,8 @@ def comparison_table(title: str, numbers: Sequence[Measured], *, data: str | Non
     pure = {number.group for number in numbers if number.stream.startswith("pure:")} - {CLEAN}
     ends = averages(numbers) if len(pure) > 2 else []
     streams = {number.stream for number in numbers if number.stream.startswith("pure:") and number.group != CLEAN}
-    whole = streams == {f"pure:{name}" for name in CORRUPTIONS}  # the paper's averages are over all fifteen
+    # the paper's averages are over all fifteen
+    whole = streams == {f"pure:{name}" for name in corruption_names("benchmark")}
     known = published_in(data)
 
     def published(method: str, stream: str, group: str) -> float | None:

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from midway.bench import Result
-from midway.data.corruptions import ALL_CORRUPTIONS
+from midway.data import corruption_names
 from midway.report.common_seeds import common_seeds
 from midway.report.figures.style import INK, PAGE, Look, looks_of, new_figure, styled
 from midway.report.labels import words
@@ -65,7 +65,7 @@ def corruption_map(results: Iterable[Result]) -> HeatMap:
             values.setdefault((result.label, shift), []).append(result.accuracy)
             kept.append(result)
     looks = looks_of(kept)
-    order = {name: place for place, name in enumerate(ALL_CORRUPTIONS)}
+    order = {name: place for place, name in enumerate(corruption_names())}
     shifts = sorted({s for _, s in values}, key=lambda s: (order.get(s.partition(" ")[0], len(order)), s))
     sources = {result.label for result in kept if result.is_unadapted}
     means = {place: fmean(runs) for place, runs in values.items()}

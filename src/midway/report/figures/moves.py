@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.data.image_set import ImageSet
 from midway.methods import MITA, adapt
 from midway.report.figures.style import INK, PAGE, new_figure, styled
@@ -44,7 +44,7 @@ def moved_images(
     data: ImageSet,
     *,
     image: int = 0,
-    shifts: Sequence[str] = CORRUPTIONS,
+    shifts: Sequence[str] | None = None,
     severities: Sequence[int] = (5,),
     batch_size: int = 200,
     seed: int = 0,
@@ -56,7 +56,7 @@ def moved_images(
         model: The classifier.
         data: Clean images, in the order they arrive.
         image: The number of the chosen one.
-        shifts: Corruptions.
+        shifts: Corruptions; the fifteen of the benchmark by default.
         severities: Of each corruption.
         batch_size: Images a batch.
         seed: Of corruptions and of MITA.
@@ -72,6 +72,7 @@ def moved_images(
     """
     if not 0 <= image < len(data):
         raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")
+    shifts = corruption_names("benchmark") if shifts is None else shifts
     until = data.first((image // batch_size + 1) * batch_size)
     method = adapt(model, "mita", seed=seed, **settings)
     assert isinstance(method, MITA)

@@ -107,7 +107,7 @@ def render(run: StoredRun | Comparison, *, against: StoredRun | Comparison | Non
 
 def methods_version() -> str:
     """Return the version of this package."""
-    from midway import __version__
+    from midway._version import __version__
 
     return __version__
 

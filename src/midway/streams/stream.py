@@ -1,4 +1,4 @@
-"""Streams: labelled images that arrive batch by batch, each image from one of a few groups."""
+"""Streams: labelled images in batches, each image from one of a few groups."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from midway.data.image_set import ImageArray, check_pixels
-from midway.data.prefetch import prefetched
+from midway.data.image_set import ImageArray, ImageSet, check_pixels
+from midway.data.lazy_images import prefetched
+
+Data = ImageSet | tuple[ImageArray, NDArray[np.int64]]
+"""A data set, or a pair of images (N, H, W, C) uint8 and labels (N,)."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a method is shown, and what it is judged by.
+    """A batch of a stream.
 
     Attributes:
         images: float32 (n, C, H, W) in [0, 1], channels-last.
-        labels: int64 (n,); a method never sees them.
-        group: int64 (n,), the place of each image's group in ``Stream.groups``.
+        labels: int64 (n,); methods do not receive them.
+        group: int64 (n,), the index of each image's group in ``Stream.groups``.
     """
 
     images: Tensor
@@ -37,17 +40,16 @@ class Batch:
 class Stream:
     """A fixed sequence of batches; iterating twice gives the same bits twice.
 
-    Any scenario is three aligned arrays: which image stands at each position, which group it belongs to, and where
-    the images of that group come from. Images that are not arrays in memory are read, or corrupted, when their batch
-    is due, one batch ahead in a worker thread.
+    A stream consists of the index of the image at each position, the group at each position, and the images of each
+    group. Images that are not arrays in memory are read, or corrupted, one batch ahead in a worker thread.
 
     Args:
         sources: Group name -> the images of that group, all of one size.
         labels: Label of each image, (N,).
-        order: Place in the images for each position of the stream.
-        group: Number of the group for each position, in the order of ``sources``.
-        batch_size: Images a batch; the last batch may be smaller.
-        name: What tables call the stream.
+        order: Index of the image at each position of the stream.
+        group: Index of the group at each position, in the order of ``sources``.
+        batch_size: Images per batch; the last batch may be smaller.
+        name: Name of the stream in tables, usually the text of its scenario.
 
     Example:
         >>> import numpy as np
@@ -103,16 +105,16 @@ class Stream:
         """Yield the batches in order."""
         in_memory = all(type(images) is np.ndarray for images in self.sources.values())
         batches = self._positions()
-        pixels = prefetched(_Arrivals(self), batches, depth=0 if in_memory else 1)
-        for positions, arrived in zip(batches, pixels, strict=True):
+        pixels = prefetched(_Positions(self), batches, depth=0 if in_memory else 1)
+        for positions, images in zip(batches, pixels, strict=True):
             yield Batch(
-                images=to_tensor(arrived),
+                images=to_tensor(images),
                 labels=torch.from_numpy(self.labels[self.order[positions]]),
                 group=torch.from_numpy(self.group[positions]),
             )
 
     def cached(self) -> Stream:
-        """Return the same stream with its images read and corrupted once, kept as bytes in memory."""
+        """Return the same stream with all its images in memory, read and corrupted once."""
         pixels = np.concatenate(list(map(self.pixels, self._positions())))
         return Stream(
             dict.fromkeys(self.groups, pixels),
@@ -129,22 +131,22 @@ class Stream:
         return np.split(np.arange(len(self.order)), cuts)
 
     def pixels(self, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Read the images at these positions of the stream, each from its own group's source."""
-        places, groups = self.order[positions], self.group[positions]
+        """Read the images at these positions of the stream, each from the source of its group."""
+        indices, groups = self.order[positions], self.group[positions]
         shape = next(iter(self.sources.values())).shape
         pixels = np.empty((len(positions), *shape[1:]), dtype=np.uint8)
         for number, images in enumerate(self.sources.values()):
             chosen = groups == number
             if chosen.any():
-                pixels[chosen] = images[places[chosen]]
+                pixels[chosen] = images[indices[chosen]]
         return pixels
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r}, {len(self.order)} images in {len(self)} batches)"
 
 
-class _Arrivals:
-    """The images of a stream in the order of their arrival, as an array to read ahead from."""
+class _Positions:
+    """The images of a stream by position, as an array for ``prefetched``."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream

@@ -1,14 +1,15 @@
-"""Read the data in a pickle without running the pickle.
+"""Read the data in a pickle without executing it.
 
-Unpickling calls whatever functions the file names, so ``pickle.load`` on a file from elsewhere runs a stranger's
-program. Here the opcodes are interpreted by hand: containers, numbers, strings and numpy arrays of plain numbers
-become values, a function is never looked up or called, and everything else is refused.
+``pickle.load`` calls the functions that a file names, so an untrusted file can run any program. This module interprets
+the opcodes itself: containers, numbers, strings and numeric numpy arrays become values, no function is ever imported or
+called, and everything else is refused.
 """
 
 from __future__ import annotations
 
 import math
 import pickletools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,25 +27,23 @@ _LITERALS = frozenset(
     """INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8
     STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8""".split()  # noqa: SIM905, twenty names in two lines
 )
-_CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 
 
 class UnsafePickleError(ValueError):
-    """A pickle that asks for more than plain data."""
+    """A pickle contains more than plain data."""
 
 
 @dataclass(frozen=True)
 class _Name:
-    """A function or class the pickle names; never looked up."""
+    """A function or class that the pickle names; never imported."""
 
     module: str
     name: str
 
 
 @dataclass
-class _Made:
-    """What the pickle wants made by a named function, kept as a note: the name, the arguments, the state set later."""
+class _Call:
+    """A call that the pickle requests and that is only recorded: the function's name, its arguments, a later state."""
 
     name: tuple[str, str]
     arguments: tuple[Any, ...]
@@ -52,7 +51,23 @@ class _Made:
 
 
 class _Mark:
-    """Where a group on the stack begins."""
+    """The beginning of a group on the stack."""
+
+
+_NEW: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+    "MARK": _Mark,
+}
+_FROM_GROUP: dict[str, Callable[[list[Any]], Any]] = {
+    "TUPLE": tuple,
+    "LIST": list,
+    "DICT": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
+}
 
 
 def read_pickled_data(path: Path) -> Any:
@@ -61,7 +76,7 @@ def read_pickled_data(path: Path) -> Any:
     Byte strings of Python 2 come back as ``str``, byte by byte (Latin-1).
 
     Raises:
-        UnsafePickleError: The file names a function or class other than numpy's arrays. Nothing of it has run.
+        UnsafePickleError: The file names a function or class other than numpy's arrays; nothing was executed.
         ValueError: The file is truncated or not a pickle.
     """
     content = path.read_bytes()
@@ -69,10 +84,10 @@ def read_pickled_data(path: Path) -> Any:
         return _plain(_interpret(content), {})
     except UnsafePickleError as error:
         raise UnsafePickleError(
-            f"{path} is refused: {error} Only plain data is read, and nothing in it was run."
+            f"{path} is refused: {error} Only plain data is read, and nothing in it was executed."
         ) from None
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {len(content):,} bytes that are not a whole pickle ({error}).") from None
+        raise ValueError(f"{path} is damaged: {len(content):,} bytes are not a complete pickle ({error}).") from None
 
 
 def _interpret(content: bytes) -> Any:
@@ -80,7 +95,7 @@ def _interpret(content: bytes) -> Any:
     memo: dict[int, Any] = {}
 
     def group() -> list[Any]:
-        start = next(place for place in range(len(stack) - 1, -1, -1) if isinstance(stack[place], _Mark))
+        start = next(index for index in range(len(stack) - 1, -1, -1) if isinstance(stack[index], _Mark))
         values = stack[start + 1 :]
         del stack[start:]
         return values
@@ -90,12 +105,10 @@ def _interpret(content: bytes) -> Any:
         code = opcode.name
         if code in _LITERALS:
             stack.append(argument)
-        elif code in _CONSTANTS:
-            stack.append(_CONSTANTS[code])
-        elif code in _EMPTY:
-            stack.append(_EMPTY[code]())
-        elif code == "MARK":
-            stack.append(_Mark())
+        elif code in _NEW:
+            stack.append(_NEW[code]())
+        elif code in _FROM_GROUP:
+            stack.append(_FROM_GROUP[code](group()))
         elif code in ("PUT", "BINPUT", "LONG_BINPUT"):
             memo[argument] = stack[-1]
         elif code == "MEMOIZE":
@@ -105,25 +118,11 @@ def _interpret(content: bytes) -> Any:
         elif code in ("TUPLE1", "TUPLE2", "TUPLE3"):
             count = int(code[-1])
             stack[-count:] = [tuple(stack[-count:])]
-        elif code == "TUPLE":
-            stack.append(tuple(group()))
-        elif code == "LIST":
-            stack.append(group())
-        elif code == "DICT":
-            items = group()
-            stack.append(dict(zip(items[::2], items[1::2], strict=True)))
-        elif code == "APPEND":
-            value = stack.pop()
-            stack[-1].append(value)
-        elif code == "APPENDS":
-            values = group()
+        elif code in ("APPEND", "APPENDS"):
+            values = group() if code == "APPENDS" else [stack.pop()]
             stack[-1].extend(values)
-        elif code == "SETITEM":
-            key, value = stack[-2:]
-            del stack[-2:]
-            stack[-1][key] = value
-        elif code == "SETITEMS":
-            items = group()
+        elif code in ("SETITEM", "SETITEMS"):
+            items = group() if code == "SETITEMS" else [stack.pop(), stack.pop()][::-1]
             stack[-1].update(zip(items[::2], items[1::2], strict=True))
         elif code == "GLOBAL":
             stack.append(_known(*argument.split(" ", 1)))
@@ -134,17 +133,17 @@ def _interpret(content: bytes) -> Any:
             arguments, named = stack.pop(), stack.pop()
             if not isinstance(named, _Name):
                 raise UnsafePickleError("it calls something that is not a name.")
-            stack.append(_made((named.module, named.name), tuple(arguments)))
+            stack.append(_record((named.module, named.name), tuple(arguments)))
         elif code == "BUILD":
             state = stack.pop()
-            if not isinstance(stack[-1], _Made):
+            if not isinstance(stack[-1], _Call):
                 raise UnsafePickleError("it sets the state of something that is not an array.")
             stack[-1].state = state
         elif code == "STOP":
             return stack.pop()
         elif code not in ("PROTO", "FRAME"):
             raise UnsafePickleError(f"it uses the opcode {code}.")
-    raise ValueError("no end")
+    raise ValueError("it has no end")
 
 
 def _known(module: str, name: str) -> _Name:
@@ -153,25 +152,25 @@ def _known(module: str, name: str) -> _Name:
     return _Name(module, name)
 
 
-def _made(name: tuple[str, str], arguments: tuple[Any, ...]) -> _Made | bytes:
-    """Note down what a call would make; byte strings, which may be keys, are made here."""
+def _record(name: tuple[str, str], arguments: tuple[Any, ...]) -> _Call | bytes:
+    """Record a call; byte strings, which may be keys, are converted at once."""
     if name == _ENCODE and isinstance(arguments[0], str):
         return arguments[0].encode("latin-1")
     if name in _NO_BYTES and not arguments:
         return b""
-    return _Made(name, arguments)
+    return _Call(name, arguments)
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
-    """Turn notes of arrays into arrays, throughout a value; what occurs twice is turned once."""
-    if not isinstance(value, dict | list | tuple | _Made):
+    """Convert recorded calls in a value to arrays; a value that occurs twice is converted once."""
+    if not isinstance(value, dict | list | tuple | _Call):
         return value
     if id(value) not in done:
-        done[id(value)] = _turned(value, done)
+        done[id(value)] = _convert(value, done)
     return done[id(value)]
 
 
-def _turned(value: Any, done: dict[int, Any]) -> Any:
+def _convert(value: Any, done: dict[int, Any]) -> Any:
     if isinstance(value, dict):
         return {_plain(key, done): _plain(content, done) for key, content in value.items()}
     if isinstance(value, list | tuple):
@@ -182,16 +181,16 @@ def _turned(value: Any, done: dict[int, Any]) -> Any:
     if value.name in _FROM_BUFFER:
         content, kind, shape, order = value.arguments
         return _array(_plain(content, done), kind, shape, order)
-    raise UnsafePickleError(f"it asks to make a {'.'.join(value.name)}.")
+    raise UnsafePickleError(f"it asks to call {'.'.join(value.name)}.")
 
 
 def _array(content: Any, kind: Any, shape: Any, order: str) -> NDArray[Any]:
-    if not (isinstance(kind, _Made) and kind.name == _DTYPE):
+    if not (isinstance(kind, _Call) and kind.name == _DTYPE):
         raise UnsafePickleError("an array in it has no numpy type.")
     code = kind.arguments[0]
     dtype = np.dtype(code if isinstance(code, str) else bytes(code).decode("ascii"))
     if dtype.kind not in "biuf":
-        raise UnsafePickleError(f"an array in it holds {dtype}, not numbers.")
+        raise UnsafePickleError(f"an array in it has {dtype}, not numbers.")
     if isinstance(kind.state, tuple) and len(kind.state) > 1 and kind.state[1] == ">":
         dtype = dtype.newbyteorder(">")
     raw = content.encode("latin-1") if isinstance(content, str) else bytes(content)
