@@ -14,7 +14,7 @@ from statistics import fmean
 
 from midway import methods
 from midway.bench import read_records
-from midway.tune import Findings, to_toml
+from midway.tune import StudyResult, to_toml
 
 ROOT = Path(__file__).parents[1]
 STUDIES = ROOT / "docs" / "tuning"
@@ -27,13 +27,13 @@ them the tuned settings are better; [results.md](results.md) has every corruptio
 BEGIN, END = "<!-- written by recipes/write_tuning.py -->", "<!-- end -->"
 
 
-def studies(folder: Path = STUDIES) -> list[Findings]:
+def studies(folder: Path = STUDIES) -> list[StudyResult]:
     """Return the stored studies in the order of the methods."""
-    found = [Findings.load(path) for path in folder.glob("*.json")]
+    found = [StudyResult.load(path) for path in folder.glob("*.json")]
     return sorted(found, key=lambda study: methods.names().index(study.method))
 
 
-def settings_file(found: Sequence[Findings]) -> str:
+def settings_file(found: Sequence[StudyResult]) -> str:
     """Return the tuned settings as TOML: for each method what was held and the best that was tried."""
     lines = [
         "# The best hyper-parameters that a search on tuning corruptions of CIFAR-10 found, see docs/tuning.md;",
@@ -47,7 +47,7 @@ def settings_file(found: Sequence[Findings]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def search_table(found: Sequence[Findings]) -> str:
+def search_table(found: Sequence[StudyResult]) -> str:
     """Return a row a method: trials, what they cost, the defaults and the best, on the streams of the search."""
     head = ["method", "trials", "stopped early", "minutes", "defaults", "best", "gain", "best settings"]
     rows = []
@@ -83,7 +83,7 @@ def stored_accuracies(name: str, folder: Path = ROOT / "docs" / "results") -> Ac
     }
 
 
-def gain_table(found: Sequence[Findings], defaults: Accuracies, tuned: Accuracies) -> str:
+def gain_table(found: Sequence[StudyResult], defaults: Accuracies, tuned: Accuracies) -> str:
     """Return defaults and tuned on corruptions that no search saw: means, and on how many the tuned are better."""
     streams = list(dict.fromkeys(stream for _, stream in tuned))
     head = ["method", "defaults", "tuned", "gain", "better on", "worse on"]
@@ -100,7 +100,7 @@ def gain_table(found: Sequence[Findings], defaults: Accuracies, tuned: Accuracie
     return _markdown(head, rows, words=(0,))
 
 
-def write(page: str, found: Sequence[Findings]) -> str:
+def write(page: str, found: Sequence[StudyResult]) -> str:
     """Return the page with its tables made anew."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -13,7 +13,7 @@ import pytest
 import midway
 from midway.adaptation import registry
 from midway.bench import load_plan
-from midway.bench.plan import _READERS
+from midway.bench.plan_values import READERS
 from midway.data.corruptions import REGISTRY as CORRUPTIONS
 from midway.streams import expand
 from midway.streams.registry import REGISTRY as SCENARIOS
@@ -39,7 +39,7 @@ def test_the_page_on_plans_has_every_key_and_every_kind_of_scenario(tmp_path: Pa
     (plan := tmp_path / "plan.toml").write_text(re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)[0])
     assert len(load_plan(plan).cells()) == 5 * 16 * 3
     keys = re.findall(r"^\| `\[*(\w+)\]*` \|", page, flags=re.MULTILINE)
-    assert keys == list(_READERS)
+    assert keys == list(READERS)
     written = [text for line in re.findall(r"^\| (`\w+:.*?) \|", page, flags=re.MULTILINE) for text in line.split(", ")]
     kinds = {scenario.kind for text in written for scenario in expand(text.strip("`"))}
     assert kinds == set(SCENARIOS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import write_tuning
 
 from midway.data import corruption_names
-from midway.tune import Findings, TrialRecord
+from midway.tune import StudyResult, TrialRecord
 
 
 def test_the_shipped_settings_are_the_best_of_the_stored_studies() -> None:
@@ -35,7 +35,7 @@ def test_tables_by_hand() -> None:
         TrialRecord(1, "pruned", {"lr": 0.5}, 99.0, seconds=30.0),
         TrialRecord(2, "complete", {"lr": 0.0025}, 71.5, seconds=90.0),
     )
-    study = Findings("tent", "tent-0", {"held": {"steps": 1}}, {"lr": 0.001}, trials, {})
+    study = StudyResult("tent", "tent-0", {"held": {"steps": 1}}, {"lr": 0.001}, trials, {})
     assert write_tuning.settings_file([study]).endswith("[tent]\nsteps = 1\nlr = 0.0025\n")
     assert write_tuning.search_table([study]).splitlines()[2] == (
         "| TENT | 3 | 1 | 3 | 70.00 | 71.50 | +1.50 | `lr=0.0025` |"

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midway.bench.budget import Fit, fit, read_duration
-from midway.bench.estimate import Price
+from midway.bench.budget import CostEstimate, Fit, fit, read_duration
 
 
 @pytest.mark.parametrize(
@@ -21,13 +20,13 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0m", "-5m", "m", "5 minutes", "1..5h", "5m1h"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration: write it like 90s, 30m or 1h30m"):
+    with pytest.raises(ValueError, match="is not a duration: write it like 90s, 30m or 1h30m"):
         read_duration(text)
 
 
 def test_fewer_images_before_fewer_entries() -> None:
     seconds = {"source": 0.125, "tent": 0.25, "memo": 64.0, "mita": 0.625}
-    prices = {label: Price(price, price) for label, price in seconds.items()}
+    prices = {label: CostEstimate(price, price) for label, price in seconds.items()}
     sizes: Any = {"streams": dict.fromkeys(prices, 2), "available": 1000, "batch_size": 100}
     # an image of all four costs 65 x 2 = 130 s, two batches 26,000 s
     assert fit(prices, budget=1e9, **sizes) == Fit(1000, 1000, 130_000)
@@ -36,20 +35,20 @@ def test_fewer_images_before_fewer_entries() -> None:
     assert fit(prices, budget=26_000, **sizes) == Fit(200, 1000, 26_000)
     without = fit(prices, budget=25_999, **sizes)
     assert (without.images, without.seconds) == (1000, 2000)
-    assert without.left_out == {
-        "memo": "200 images of it would take about 25600 s, more than the others leave of 25999 s"
-    }
+    assert without.left_out == {"memo": "200 images would take about 25600 s, more than the others leave of 25999 s"}
     halved = fit(prices, budget=12_999, jobs=2, **sizes)
-    assert halved.left_out == {
-        "memo": "200 images of it would take about 12800 s, more than the others leave of 12999 s"
-    }
+    assert halved.left_out == {"memo": "200 images would take about 12800 s, more than the others leave of 12999 s"}
     assert halved.seconds == 1000
     least = fit(prices, budget=1, **sizes)
     assert (least.images, least.seconds, list(least.left_out)) == (200, 300, ["memo", "tent"])
 
 
 def test_images_that_are_not_adapted_to_are_cheap_and_finished_rows_stay() -> None:
-    prices = {"source": Price(0.01, 0.01), "dua": Price(1.0, 0.01, adapts_to=100), "memo": Price(50.0, 50.0)}
+    prices = {
+        "source": CostEstimate(0.01, 0.01),
+        "dua": CostEstimate(1.0, 0.01, adapts_to=100),
+        "memo": CostEstimate(50.0, 50.0),
+    }
     streams = {"source": 1, "dua": 1, "memo": 0}  # memo is finished
     sizes: Any = {"streams": streams, "available": 1000, "batch_size": 100}
     # dua: 100 s for the first hundred images, one more second for each hundred after them
@@ -75,7 +74,7 @@ def test_what_is_chosen_fits_or_is_the_least(
     prices: dict[str, float], streams: int, available: int, batch_size: int, budget: float
 ) -> None:
     chosen = fit(
-        {label: Price(price, price) for label, price in prices.items()},
+        {label: CostEstimate(price, price) for label, price in prices.items()},
         streams=dict.fromkeys(prices, streams),
         available=available,
         batch_size=batch_size,

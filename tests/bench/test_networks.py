@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from midway.bench import Grid, LocalEngine, PlanError
-from midway.bench.networks import absolute, load_network, weights_of
+from midway.bench.code import code_digest
+from midway.bench.networks import absolute, load_network, modules_of, weights_of
 
 MINE = """
 import torch
@@ -72,7 +73,7 @@ def test_a_plan_runs_it_in_other_processes_and_the_key_does_not_say_where_it_lie
         ("nowhere.py:mine", "there is no file nowhere.py with networks"),
         ("no.such.module:mine", "no.such.module cannot be imported"),
         ("midway.testing:tiny_netwrok", "tiny_network"),
-        ("wrn16_3.cifar10", "a network of your own is written as module:function or path/to/file.py:function"),
+        ("wrn16_3.cifar10", "write your own network as module:function or path/to/file.py:function"),
     ],
 )
 def test_what_is_not_there_is_said(network: str, message: str) -> None:
@@ -95,7 +96,8 @@ def test_other_code_is_another_network_and_folders_may_have_any_name(tmp_path: P
     assert isinstance(load_network(before.network, 10), torch.nn.Module)
     file.write_text(MINE.replace("return self.layers(images)", "return self.layers(2 * images)"))
     after = Grid.from_dict(plan).cells()[0]
-    assert after.key != before.key
+    assert after.key == before.key
+    assert after.code != before.code
     images = torch.rand(2, 3, 8, 8)
     assert load_network(after.network, 10)(images).isfinite().all()  # the new code, though the old was imported
 
@@ -103,10 +105,11 @@ def test_other_code_is_another_network_and_folders_may_have_any_name(tmp_path: P
 def test_code_that_the_file_imports_counts_as_well(tmp_path: Path) -> None:
     (tmp_path / "my_arch.py").write_text(MINE)
     (tmp_path / "entry.py").write_text("from my_arch import Mine\ndef mine():\n    return Mine()\n")
-    before = weights_of(f"{tmp_path / 'entry.py'}:mine")
-    assert weights_of(f"{tmp_path / 'entry.py'}:mine") == before
+    name = f"{tmp_path / 'entry.py'}:mine"
+    before = code_digest(modules_of(name))
+    assert code_digest(modules_of(name)) == before
     (tmp_path / "my_arch.py").write_text(MINE.replace("return self.layers(images)", "return -self.layers(images)"))
-    assert weights_of(f"{tmp_path / 'entry.py'}:mine") != before
+    assert code_digest(modules_of(name)) != before
     del sys.modules["my_arch"]
 
 

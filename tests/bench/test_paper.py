@@ -50,7 +50,7 @@ def test_every_row_is_reachable_with_its_value() -> None:
 
 
 def test_the_shape_of_the_tables() -> None:
-    def there(table: paper.Table) -> list[paper.Score]:
+    def there(table: paper.Table) -> list[paper.PublishedScore]:
         return [score for score in paper.scores() if score.table == table]
 
     for table, ratio in (("outlier", 0.005), ("mixture", 0.5)):

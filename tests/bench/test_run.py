@@ -5,18 +5,15 @@ import os
 import random
 import signal
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from midway.bench import Cell, Failure, Grid, LocalEngine, Outcome, Result, Store, Tally, gather, read_records, run
-from midway.bench.engines.local import _next, _Worker
-from midway.bench.outcome import numbers
-from midway.bench.store import Record
+from midway.bench import Cell, Failure, Grid, LocalEngine, Record, Store, Tally, read_records, run
+from midway.bench.engines.base import CellTask
+from midway.workers import choose
 
 
 def cells(**plan: Any) -> list[Cell]:
@@ -25,7 +22,7 @@ def cells(**plan: Any) -> list[Cell]:
 
 
 def stored(folder: Path) -> dict[str, Any]:
-    return {record.cell.key: record.result and numbers(record.result) for record in read_records(folder)}
+    return {record.cell.key: record.result and record.result.repeatable() for record in read_records(folder)}
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +73,16 @@ def test_killed_twenty_times_and_resumed_is_the_same_bit_for_bit(tmp_path: Path,
         assert stored(folder) == undisturbed
 
 
-class Scripted:
+class Scripted(LocalEngine):
     """An engine that answers as told, and counts what it was asked to run."""
 
     def __init__(self, failing: set[str], stop_after: int | None = None) -> None:
+        super().__init__()
         self.failing, self.stop_after, self.asked, self.closed = failing, stop_after, [], False
 
     asked: list[Cell]
 
-    def run(self, cells: Sequence[Cell], *, keep_predictions: bool = False, on_batch: Any = None) -> Iterator[Outcome]:
+    def run(self, cells: Sequence[Cell], *, keep_predictions: bool = False, on_batch: Any = None) -> Iterator[Record]:
         self.asked += cells
         try:
             for number, cell in enumerate(cells):
@@ -92,7 +90,7 @@ class Scripted:
                     raise KeyboardInterrupt
                 failure = Failure("Oops: no", "trace") if cell.method in self.failing else None
                 result = None if failure else next(LocalEngine().run([cell])).result
-                yield Outcome(cell, result, failure, 0.1, {})
+                yield Record(cell, result, failure, 0.1, {})
         finally:
             self.closed = True
 
@@ -129,9 +127,7 @@ def test_finished_cells_without_the_wanted_predictions_run_again(tmp_path: Path)
     one, two = read_records(tmp_path)
     assert one.result is not None
     assert two.result is not None
-    assert numbers(one.result) == numbers(two.result)
-    (comparison,) = gather([one, two])
-    assert comparison.results == (two.result,)  # one cell, not two seeds
+    assert one.result.repeatable() == two.result.repeatable()
 
 
 def test_two_jobs_give_the_bits_of_one_and_a_killed_worker_costs_its_cell(undisturbed: dict[str, Any]) -> None:
@@ -148,7 +144,7 @@ def test_two_jobs_give_the_bits_of_one_and_a_killed_worker_costs_its_cell(undist
     failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
     assert len(outcomes) == 6
     assert failures == [Failure("its worker process was killed by SIGKILL (out of memory?)")]
-    finished = {outcome.cell.key: numbers(outcome.result) for outcome in outcomes if outcome.result is not None}
+    finished = {outcome.cell.key: outcome.result.repeatable() for outcome in outcomes if outcome.result is not None}
     assert len(finished) == 5
     assert finished == {key: undisturbed[key] for key in finished}
     assert not multiprocessing.active_children()
@@ -165,57 +161,18 @@ def test_an_interrupt_stops_the_workers() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_workers_keep_to_their_stream() -> None:
-    plan = cells()
-    one, two = plan[0].stream_key, plan[3].stream_key
-
-    def at(cell: Cell) -> _Worker:
-        return _Worker(None, None, cell, 0.0)  # type: ignore[arg-type]
-
-    workers = [at(plan[0]), at(plan[3])]
-    waiting = deque([plan[1], plan[2], plan[4], plan[5]])
-    assert _next(waiting, workers[1], workers).stream_key == two
-    assert _next(waiting, workers[0], workers).stream_key == one
-    lone = at(cells(seeds=9)[0])
-    assert _next(waiting, lone, [lone]) is plan[2]  # nobody has it: the first
-    assert _next(deque([plan[2], plan[5]]), lone, [lone, workers[0]]) is plan[5]  # the one that nobody has
-    assert _next(deque([plan[2]]), lone, [lone, workers[0]]) is plan[2]
+def test_workers_prefer_their_stream() -> None:
+    plan = [CellTask(cell) for cell in cells()]
+    one, two, other = plan[0].affinity, plan[3].affinity, CellTask(cells(seeds=9)[0]).affinity
+    waiting = [plan[1], plan[2], plan[4], plan[5]]
+    assert choose(waiting, two, [one]) == 2
+    assert choose(waiting, one, [two]) == 0
+    assert choose(waiting, other, []) == 0  # no worker has it: the first
+    assert choose([plan[2], plan[5]], other, [one]) == 1  # the one that no worker has
+    assert choose([plan[2]], other, [one]) == 0
 
 
 def test_engines_refuse_no_jobs_and_accept_no_cells() -> None:
     with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
         LocalEngine(jobs=0)
     assert list(LocalEngine(jobs=2).run([])) == []
-
-
-def test_comparisons_are_told_apart_by_what_differs_and_not_by_where_weights_lie() -> None:
-    def record(**changes: Any) -> Record:
-        cell = replace(Grid.from_dict({"methods": "source", "images": 100}).cells()[0], **changes)
-        result = Result("source", "source", {}, cell.scenario, 100, 60.0, {}, {}, (), 0.1)
-        return Record(cell, result, None, 0, {}, "", "")
-
-    titles = [each.title for each in gather([record(precision="float32"), record(precision="bf16")])]
-    assert [title.rpartition(", ")[2] for title in titles] == ["precision float32", "precision bf16"]
-    moved = [
-        record(network="wrn16_2@/a/weights.pth", weights="1"),
-        record(network="wrn16_2@/b/weights.pth", weights="1"),
-    ]
-    assert len(gather(moved)) == 1
-    stale, fresh = record(content="old"), record(content="new")
-    assert gather([stale, fresh])[0].results == (fresh.result,)
-
-
-def test_results_that_can_stand_in_one_table_are_gathered(tmp_path: Path) -> None:
-    plan = cells(methods="source,bn", scenarios="pure:fog", seeds=[0, 1], batch_sizes=[2, 4])
-    with Store(tmp_path) as store:
-        run(plan, store, Scripted(failing={"bn"}), command="midway run x")
-    small, large = gather(read_records(tmp_path))
-    assert (small.settings["batch size"], large.settings["batch size"]) == (2, 4)
-    assert small.settings["seeds"] == [0, 1]
-    assert [(result.label, result.seed) for result in small.results] == [("source", 0), ("source", 1)]
-    assert small.left_out == {
-        "bn on pure:fog, seed 0": "failed, Oops: no",
-        "bn on pure:fog, seed 1": "failed, Oops: no",
-    }
-    assert small.command == "midway run x"
-    assert gather(read_records(tmp_path), command="y")[0].command == "y"

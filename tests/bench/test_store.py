@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from midway.bench import Cell, Failure, Outcome, Result, Store, StoreError, gather, load_predictions, read_records
-from midway.bench.outcome import numbers
-from midway.bench.store import FORMAT
+from midway.bench import Cell, Failure, Record, Result, Store, StoreError, load_predictions, read_records
+from midway.bench.record import FORMAT
+from midway.streams import Scenario
 
 
-def outcome(seed: int, accuracy: float = 75.0, *, predictions: bool = False) -> Outcome:
+def record(seed: int, accuracy: float = 75.0, *, predictions: bool = False, code: str = "new") -> Record:
     cell = Cell(
         method="tent",
         label="TENT",
@@ -30,98 +30,96 @@ def outcome(seed: int, accuracy: float = 75.0, *, predictions: bool = False) -> 
         root=None,
         images=4,
         size=None,
-        scenario="pure:fog",
+        scenario=Scenario.parse("pure:fog"),
         seed=seed,
         batch_size=2,
         precision="float32",
         device="cpu",
         threads=1,
-        version="0.1.0",
         module="midway.methods.tent",
+        code=code,
     )
-    result = Result("tent", "TENT", {}, "pure:fog", 4, accuracy, {"fog": accuracy}, {"fog": 4}, (50.0, 100.0), 0.5)
+    metrics = {"accuracy": accuracy, "seconds_per_batch": 0.5}
+    result = Result(metrics, {"fog": {"images": 4, "accuracy": accuracy}}, (50.0, 100.0))
     kept = {"logits": np.full((4, 2), seed / 3, np.float32), "labels": np.arange(4)} if predictions else {}
-    return Outcome(cell, result, None, 1.5, {"torch": "2"}, kept)
+    return Record(cell, result, None, 1.5, {"torch": "2"}, answers=kept)
 
 
-def failed(seed: int) -> Outcome:
-    return replace(outcome(seed), result=None, failure=Failure("ValueError: no", "Traceback: é\n  line"))
+def failed(seed: int) -> Record:
+    return replace(record(seed), result=None, failure=Failure("ValueError: no", "Traceback: é\n  line"))
 
 
 def filled(folder: Path, count: int = 3) -> bytes:
     with Store(folder) as store:
         for seed in range(count):
-            store.add(outcome(seed), command="midway run é")
+            store.add(record(seed), command="midway run é")
     return (folder / "results.jsonl").read_bytes()
 
 
 def test_what_is_added_comes_back(tmp_path: Path) -> None:
     filled(tmp_path / "new" / "run")
     records = read_records(tmp_path / "new" / "run")
-    assert [record.cell for record in records] == [outcome(seed).cell for seed in range(3)]
-    assert [record.result for record in records] == [outcome(seed).result for seed in range(3)]
+    assert [each.cell for each in records] == [record(seed).cell for seed in range(3)]
+    assert [each.result for each in records] == [record(seed).result for seed in range(3)]
     assert records[0].cell.settings["betas"] == (0.9, 0.999)
     assert (records[0].command, records[0].seconds, records[0].environment) == ("midway run é", 1.5, {"torch": "2"})
     lines = (tmp_path / "new" / "run" / "results.jsonl").read_text().splitlines()
     assert [json.loads(line)["format"] for line in lines] == [FORMAT] * 3
-    assert [json.loads(line)["key"] for line in lines] == [record.cell.key for record in records]
+    assert [json.loads(line)["key"] for line in lines] == [each.cell.key for each in records]
 
 
-def test_failed_cells_are_not_finished_and_the_last_word_counts(tmp_path: Path) -> None:
+def test_failed_cells_are_not_finished_and_run_again(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.add(failed(0), command="")
-        assert not store.has(outcome(0).cell)
-        store.add(outcome(0), command="")
-        assert store.has(outcome(0).cell)
+        assert not store.has(record(0).cell)
+        store.add(record(0), command="")
+        assert store.has(record(0).cell)
         store.add(failed(1), command="")
     with Store(tmp_path) as store:
-        assert store.has(outcome(0).cell)
-        assert not store.has(outcome(1).cell)
-        assert store.records[outcome(1).cell.key].failure == failed(1).failure
+        assert store.has(record(0).cell)
+        assert not store.has(record(1).cell)
+        assert store.find(record(1).cell).failure == failed(1).failure  # type: ignore[union-attr]
     assert len(read_records(tmp_path)) == 3  # nothing is ever rewritten
 
 
 def test_a_repetition_that_fails_hides_no_result(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.add(outcome(0), command="")
+        store.add(record(0), command="")
         store.add(failed(0), command="")
-        assert store.has(outcome(0).cell)
+        assert store.has(record(0).cell)
     with Store(tmp_path) as store:
-        assert store.has(outcome(0).cell)
-    (comparison,) = gather(read_records(tmp_path))
-    assert len(comparison.results) == 1
-    assert not comparison.left_out
+        assert store.has(record(0).cell)
 
 
-def test_a_line_torn_at_any_byte_is_recovered(tmp_path: Path) -> None:
+def test_a_line_truncated_at_any_byte_is_recovered(tmp_path: Path) -> None:
     whole = filled(tmp_path)
     last = whole.rindex(b"\n", 0, -1) + 1
     for cut in [*range(last + 1, len(whole) - 1, 37), len(whole) - 2]:
         (tmp_path / "results.jsonl").write_bytes(whole[:cut])
         assert len(read_records(tmp_path)) == 2  # a reader leaves the file alone
         with Store(tmp_path) as store:
-            assert store.torn
-            assert len(store.records) == 2
-            assert not store.has(outcome(2).cell)
-            store.add(outcome(2), command="midway run é")
-        again = [replace(record, finished="") for record in read_records(tmp_path)]
+            assert store.truncated
+            assert len(store) == 2
+            assert not store.has(record(2).cell)
+            store.add(record(2), command="midway run é")
+        again = [replace(each, finished="") for each in read_records(tmp_path)]
         assert len(again) == 3
-        assert again[2].result == outcome(2).result
+        assert again[2].result == record(2).result
     (tmp_path / "results.jsonl").write_bytes(whole)
     with Store(tmp_path) as store:
-        assert not store.torn
+        assert not store.truncated
     (tmp_path / "results.jsonl").write_bytes(whole + b"\0" * 500)  # blocks that were allotted and never written
     with Store(tmp_path) as store:
-        assert store.torn
-        assert len(store.records) == 3
+        assert store.truncated
+        assert len(store) == 3
 
 
 def test_damaged_answers_are_named(tmp_path: Path) -> None:
     (tmp_path / "answers.npz").write_bytes(b"PK\x03\x04 and no more")
     filled(tmp_path)
-    record = replace(read_records(tmp_path)[0], predictions="answers.npz")
+    damaged = replace(read_records(tmp_path)[0], predictions="answers.npz")
     with pytest.raises(StoreError, match=r"answers.npz is damaged .*: remove it, then run the plan again"):
-        load_predictions(tmp_path, record)
+        load_predictions(tmp_path, damaged)
 
 
 def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
@@ -129,8 +127,8 @@ def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_bytes(whole[:-1])  # as some editors leave a file
     assert len(read_records(tmp_path)) == 3
     with Store(tmp_path) as store:
-        assert not store.torn
-        assert store.has(outcome(2).cell)
+        assert not store.truncated
+        assert store.has(record(2).cell)
     assert (tmp_path / "results.jsonl").read_bytes() == whole
 
 
@@ -146,14 +144,14 @@ def test_nothing_is_cut_off_where_something_else_is_wrong(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (b"garbage", "this line is no result"),
-        (b"\xff\xfe\x00", "this line is no result"),
-        (b"", "this line is no result"),
-        (b"[1, 2]", "this line is no result"),
-        (b"{}", "this line is no result ('format')"),
-        (b'{"format": 1, "key": "x"}', "this result is not complete"),
-        (b'{"format": 2}', "written by a newer version of midway (format 2, this one reads 1)"),
-        (b'{"format": 0}', "written by another version of midway (format 0, this one reads 1)"),
+        (b"garbage", "this line is not a result"),
+        (b"\xff\xfe\x00", "this line is not a result"),
+        (b"", "this line is not a result"),
+        (b"[1, 2]", "this line is not a result"),
+        (b"{}", "this line is not a result ('format')"),
+        (b'{"format": 2, "key": "x"}', "this result is incomplete"),
+        (b'{"format": 3}', "written by a newer version of midway (format 3, this one reads 2)"),
+        (b'{"format": 0}', "written by another version of midway (format 0, this one reads 2)"),
     ],
 )
 def test_damage_within_the_file_is_reported_with_its_line(tmp_path: Path, damage: bytes, message: str) -> None:
@@ -168,12 +166,12 @@ def test_damage_within_the_file_is_reported_with_its_line(tmp_path: Path, damage
 
 def test_two_runs_never_mix(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.add(outcome(0), command="")
+        store.add(record(0), command="")
         with pytest.raises(StoreError, match=rf"another run \(process {os.getpid()}\) is writing to .*--wait"):
             Store(tmp_path)
-        store.add(outcome(1), command="")
+        store.add(record(1), command="")
     with Store(tmp_path) as store:
-        assert len(store.records) == 2
+        assert len(store) == 2
 
 
 WAITER = """
@@ -182,7 +180,7 @@ from pathlib import Path
 from midway.bench import Store
 print("waiting", flush=True)
 with Store(Path(sys.argv[1]), wait=True) as store:
-    print(len(store.records), flush=True)
+    print(len(store), flush=True)
 """
 
 
@@ -191,7 +189,7 @@ def test_the_second_run_waits_if_told_to(tmp_path: Path) -> None:
         waiter = subprocess.Popen([sys.executable, "-c", WAITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert waiter.stdout is not None
         assert waiter.stdout.readline() == "waiting\n"
-        store.add(outcome(0), command="")
+        store.add(record(0), command="")
         assert waiter.poll() is None
     with waiter:
         assert waiter.stdout.read() == "1\n"  # it saw what the first run wrote
@@ -212,28 +210,28 @@ def room_for(size: int) -> Iterator[None]:
 def test_a_full_disk_loses_nothing(tmp_path: Path, room: int) -> None:
     whole = filled(tmp_path)
     with Store(tmp_path) as store:
-        message = "make room, then run the same command again. The 3 results so far are safe"
+        message = "free some space, then run the same command again. The 3 results so far are safe"
         with room_for(len(whole) + room), pytest.raises(StoreError, match=message):
-            store.add(outcome(3), command="")
+            store.add(record(3), command="")
         assert (tmp_path / "results.jsonl").read_bytes() == whole
-        store.add(outcome(3), command="")
+        store.add(record(3), command="")
     assert len(read_records(tmp_path)) == 4
 
 
 def test_predictions_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        with room_for(100), pytest.raises(StoreError, match="make room"):
-            store.add(outcome(0, predictions=True), command="")
+        with room_for(100), pytest.raises(StoreError, match="free some space"):
+            store.add(record(0, predictions=True), command="")
         assert list((tmp_path / "predictions").iterdir()) == []
-        assert store.records == {}
-        store.add(outcome(0), command="")
-        assert store.has(outcome(0).cell)
-        assert not store.has(outcome(0).cell, predictions=True)
-        store.add(outcome(1, predictions=True), command="")
-        assert store.has(outcome(1).cell, predictions=True)
+        assert store.records == []
+        store.add(record(0), command="")
+        assert store.has(record(0).cell)
+        assert not store.has(record(0).cell, predictions=True)
+        store.add(record(1, predictions=True), command="")
+        assert store.has(record(1).cell, predictions=True)
     without, kept = read_records(tmp_path)
     arrays = load_predictions(tmp_path, kept)
-    assert np.array_equal(arrays["logits"], outcome(1, predictions=True).predictions["logits"])
+    assert np.array_equal(arrays["logits"], record(1, predictions=True).answers["logits"])
     with pytest.raises(FileNotFoundError, match="run it with --keep-predictions"):
         load_predictions(tmp_path, without)
     (tmp_path / "predictions" / f"{kept.cell.key}.npz").unlink()
@@ -269,23 +267,47 @@ def test_a_folder_one_must_not_write_to(tmp_path: Path) -> None:
 def test_labels_are_the_plans(tmp_path: Path) -> None:
     filled(tmp_path, 1)
     with Store(tmp_path) as store:
-        renamed = replace(outcome(0).cell, label="Tent!")
-        record = store.labelled(renamed)
-        assert record is not None
-        assert record.result is not None
-        assert (record.cell.label, record.result.label) == ("Tent!", "Tent!")
-        assert store.labelled(outcome(9).cell) is None
+        renamed = store.find(replace(record(0).cell, label="Tent!"))
+        assert renamed is not None
+        assert renamed.cell.label == "Tent!"
+        assert renamed.result == record(0).result
+        assert store.find(record(9).cell) is None
         store.add(failed(1), command="")
-        failure = store.labelled(replace(outcome(1).cell, label="Tent!"))
+        failure = store.find(replace(record(1).cell, label="Tent!"))
         assert failure is not None
         assert (failure.cell.label, failure.result) == ("Tent!", None)
 
 
-def test_numbers_leave_times_and_memory_out() -> None:
-    one = outcome(0).result
+def test_results_of_other_code_are_found_only_on_request(tmp_path: Path) -> None:
+    new = record(0).cell
+    with Store(tmp_path) as store:
+        store.add(record(0, 70.0, code="old"), command="")
+        store.add(record(1), command="")
+        assert not store.has(new)
+        assert store.has(new, keep_old=True)
+        assert store.out_of_date([new, record(1).cell, record(2).cell]) == [new]
+        old = store.find(new, keep_old=True)
+        assert old is not None
+        assert (old.result, old.cell.code) == (record(0, 70.0).result, "old")
+        store.add(replace(failed(0), cell=new), command="")
+        assert store.has(new, keep_old=True)  # a failure of the new code hides no result
+        store.add(record(0, 80.0), command="")
+        assert store.has(new)
+        assert store.out_of_date([new]) == []
+        for keep_old in (False, True):  # the result of this code comes first
+            found = store.find(new, keep_old=keep_old)
+            assert found is not None
+            assert found.result == record(0, 80.0).result
+        previous = store.find(replace(new, code="old"))  # a checkout of the old code still has its results
+        assert previous is not None
+        assert previous.result == record(0, 70.0).result
+
+
+def test_repeatable_numbers_leave_times_and_memory_out() -> None:
+    one = record(0).result
     assert one is not None
-    two = replace(one, seconds_per_batch=9, label="x", cost={"peak_memory_mb": 3.0})
-    assert numbers(one) == numbers(two)
-    assert numbers(one) != numbers(replace(one, accuracy=one.accuracy + 1e-13))
-    nan = replace(one, calibration_error=float("nan"))
-    assert numbers(nan) == numbers(replace(nan))
+    two = replace(one, metrics=one.metrics | {"seconds_per_batch": 9.0, "peak_memory_mb": 3.0})
+    assert one.repeatable() == two.repeatable()
+    assert one.repeatable() != replace(one, metrics=one.metrics | {"accuracy": one.accuracy + 1e-13}).repeatable()
+    nan = replace(one, metrics=one.metrics | {"calibration_error": float("nan")})
+    assert nan.repeatable() == replace(nan).repeatable()

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from midway.bench.material import Material, Picked, arranged
-from midway.bench.outcome import numbers
 from PIL import Image
 from torch import Tensor
 
 import midway
-from midway.bench import Cell, Grid, work
-from midway.bench.estimate import Estimate
-from midway.bench.evaluate import Result
+from midway.bench import Cell, Grid, Result, run_cell
+from midway.bench.budget import CostEstimator
 from midway.bench.networks import load_network
+from midway.bench.resources import Picked, ResourceCache, arranged
 from midway.data import ImageSet
 from midway.methods import About, Method
 
@@ -26,53 +24,53 @@ def cells(**plan: Any) -> list[Cell]:
     return Grid.from_dict({"methods": "source", **small, **plan}).cells()
 
 
-def result_of(cell: Cell, material: Material | None = None) -> Result:
-    outcome = work(cell, material or Material())
-    assert outcome.failure is None, outcome.failure.traceback
-    assert outcome.result is not None
-    return outcome.result
+def result_of(cell: Cell, resources: ResourceCache | None = None) -> Result:
+    record = run_cell(cell, resources or ResourceCache())
+    assert record.failure is None, record.failure.traceback
+    assert record.result is not None
+    return record.result
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
-    return Material()
+def resources() -> ResourceCache:
+    return ResourceCache()
 
 
-def test_a_cell_is_the_evaluation_it_describes(material: Material) -> None:
+def test_a_cell_is_the_evaluation_it_describes(resources: ResourceCache) -> None:
     (cell,) = cells(methods="mita(data_model_steps=1)", scenarios="mixture:fog/snow#3", seeds=5)
-    result = result_of(cell, material)
+    result = result_of(cell, resources)
     data = midway.data.load("cifar10-mini").first(24)
     stream = midway.streams.mixture(data, "fog", "snow", severity=3, batch_size=12, seed=5)
     model = midway.models.load("wrn16_2.cifar10")
     plain = midway.evaluate(midway.MITA(model, data_model_steps=1, seed=5), stream)
-    expected = numbers(plain) | {"seed": 5, "cost": numbers(result)["cost"]}
-    assert numbers(result) == expected  # counting passes and trying out two images change no bit
+    measured = result.repeatable()
+    assert plain.repeatable().pop("metrics").items() <= measured.pop("metrics").items()
+    assert measured == {name: value for name, value in plain.repeatable().items() if name != "metrics"}
 
 
-def test_running_twice_and_beside_others_gives_the_same_bits(material: Material) -> None:
+def test_running_twice_and_beside_others_gives_the_same_bits(resources: ResourceCache) -> None:
     plan = cells(methods="bn,tea(langevin_steps=1)", scenarios=["pure:fog", "dirichlet:snow"], images=8, batch_sizes=4)
-    together = [numbers(result_of(cell, material)) for cell in plan]
-    alone = [numbers(result_of(cell)) for cell in reversed(plan)][::-1]
+    together = [result_of(cell, resources).repeatable() for cell in plan]
+    alone = [result_of(cell).repeatable() for cell in reversed(plan)][::-1]
     assert together == alone
 
 
-def test_the_cost_is_of_the_first_batch(material: Material) -> None:
-    tent, source = (result_of(cell, material) for cell in cells(methods="tent,source"))
-    assert (tent.cost["forward_passes"], tent.cost["backward_passes"], tent.cost["images"]) == (1, 1, 12)
-    assert (source.cost["forward_passes"], source.cost["backward_passes"]) == (1, 0)
-    assert tent.cost["flops_forward"] == source.cost["flops_total"]
-    assert "seconds" not in tent.cost
+def test_the_cost_is_of_the_first_batch(resources: ResourceCache) -> None:
+    tent, source = (result_of(cell, resources) for cell in cells(methods="tent,source"))
+    assert (tent.metrics["forward_passes"], tent.metrics["backward_passes"]) == (1, 1)
+    assert (source.metrics["forward_passes"], source.metrics["backward_passes"]) == (1, 0)
+    assert tent.metrics["gflops_forward"] == source.metrics["gflops"] > 0
 
 
-def test_predictions_are_kept_on_request(material: Material) -> None:
+def test_predictions_are_kept_on_request(resources: ResourceCache) -> None:
     (cell,) = cells(methods="bn", scenarios="outlier:fog/snow@0.1")
-    assert work(cell, material).predictions == {}
-    outcome = work(cell, material, keep_predictions=True)
-    assert outcome.result is not None
-    kept = outcome.predictions
+    assert run_cell(cell, resources).answers == {}
+    record = run_cell(cell, resources, keep_predictions=True)
+    assert record.result is not None
+    kept = record.answers
     assert {name: array.shape for name, array in kept.items()} == {"logits": (24, 10), "labels": (24,), "group": (24,)}
-    assert 100 * (kept["logits"].argmax(axis=1) == kept["labels"]).mean() == pytest.approx(outcome.result.accuracy)
-    assert np.bincount(kept["group"]).tolist() == list(outcome.result.images_by_group.values())
+    assert 100 * (kept["logits"].argmax(axis=1) == kept["labels"]).mean() == pytest.approx(record.result.accuracy)
+    assert np.bincount(kept["group"]).tolist() == list(record.result.images_by_group.values())
 
 
 class Moody(Method):
@@ -99,51 +97,51 @@ def moody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("moody")
-def test_an_error_becomes_a_failed_outcome(material: Material) -> None:
+def test_an_error_becomes_a_failed_record(resources: ResourceCache) -> None:
     seen: list[int] = []
     (cell,) = cells(methods="moody")
-    outcome = work(cell, material, on_batch=lambda cell, done, total, running: seen.append(done))
-    assert outcome.result is None
-    assert outcome.failure is not None
-    assert outcome.failure.error == "RuntimeError: not in the mood"
-    assert 'raise RuntimeError("not in the mood' in outcome.failure.traceback
+    record = run_cell(cell, resources, on_batch=lambda cell, done, total, running: seen.append(done))
+    assert record.result is None
+    assert record.failure is not None
+    assert record.failure.error == "RuntimeError: not in the mood"
+    assert 'raise RuntimeError("not in the mood' in record.failure.traceback
     assert seen == [1]
-    assert outcome.environment["threads"] == 1
+    assert record.environment["threads"] == 1
 
 
 def test_missing_data_fails_the_cell_with_the_reason(tmp_path: Path) -> None:
     (cell,) = cells(data=f"cifar10-c@{tmp_path}")
-    failure = work(cell, Material()).failure
+    failure = run_cell(cell, ResourceCache()).failure
     assert failure is not None
     assert "has no CORRUPTION.npy files: make it with `midway data make cifar10-c`" in failure.error
 
 
-def test_threads_are_the_cells_own_and_given_back(material: Material) -> None:
+def test_threads_are_the_cells_own_and_given_back(resources: ResourceCache) -> None:
     before = torch.get_num_threads()
     seen: list[int] = []
     (cell,) = cells(threads=2)
-    work(cell, material, on_batch=lambda *progress: seen.append(torch.get_num_threads()))
+    run_cell(cell, resources, on_batch=lambda *progress: seen.append(torch.get_num_threads()))
     assert seen == [2, 2]
     assert torch.get_num_threads() == before
 
 
 def test_bf16_computes_in_bf16_and_answers_in_float32() -> None:
     half, full = (cells(precision=precision)[0] for precision in ("bf16", "float32"))
-    material = Material()
+    resources = ResourceCache()
     images = midway.streams.to_tensor(np.asarray(midway.data.load("cifar10-mini").images[:4]))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        expected = material.network(full)(images).float()
-    logits = material.network(half)(images)
+        expected = resources.network(full)(images).float()
+    logits = resources.network(half)(images)
     assert logits.dtype == torch.float32
     assert torch.equal(logits, expected)
-    assert not torch.equal(logits, material.network(full)(images))
+    assert not torch.equal(logits, resources.network(full)(images))
 
 
 def test_stored_corruptions_are_read_not_made(tmp_path: Path) -> None:
     clean = midway.data.load("cifar10-mini").first(20)
     midway.data.make_corrupted(clean, tmp_path, corruptions=["fog", "contrast"], severities=[1, 2], seed=9, jobs=1)
     (cell,) = cells(data=f"cifar10-c@{tmp_path}", scenarios="mixture:fog/contrast#2", images=10, batch_sizes=10)
-    stream = Material().stream(cell)
+    stream = ResourceCache().stream(cell)
     assert stream.groups == ("fog", "contrast")
     assert stream.name == "mixture:fog/contrast@0.5#2"
     group = stream.group
@@ -155,7 +153,7 @@ def test_stored_corruptions_are_read_not_made(tmp_path: Path) -> None:
     ]
     assert np.array_equal(stream.pixels(np.arange(10)), np.concatenate(expected))
     (gradual,) = cells(data=f"cifar10-c@{tmp_path}", scenarios="gradual:fog#2", images=10, batch_sizes=10)
-    assert Material().stream(gradual).groups == ("fog#1", "fog#2")
+    assert ResourceCache().stream(gradual).groups == ("fog#1", "fog#2")
 
 
 def test_domains_are_shifts(tmp_path: Path) -> None:
@@ -166,15 +164,17 @@ def test_domains_are_shifts(tmp_path: Path) -> None:
                 pixels = np.full((32, 32, 3), shade + number, np.uint8)
                 Image.fromarray(pixels).save(tmp_path / domain / name / f"{copy}.png")
     (cell,) = cells(data=f"pacs@{tmp_path}", scenarios="pure:sketch", networks="resnet20", images=8, batch_sizes=4)
-    material = Material()
-    stream = material.stream(cell)
+    resources = ResourceCache()
+    stream = resources.stream(cell)
     assert stream.groups == ("sketch",)
     labels = np.concatenate([batch.labels for batch in stream])
     assert sorted(set(labels.tolist())) == [0, 1]  # folders stand class by class, and are shuffled
     assert np.array_equal(stream.pixels(np.arange(8))[:, 0, 0, 0], 200 + labels)
-    assert material.network(cell)(torch.rand(1, 3, 32, 32)).shape == (1, 2)
+    assert resources.network(cell)(torch.rand(1, 3, 32, 32)).shape == (1, 2)
     again = replace(cell, seed=1)
-    assert [batch.labels.tolist() for batch in Material().stream(again)] != [batch.labels.tolist() for batch in stream]
+    assert [batch.labels.tolist() for batch in ResourceCache().stream(again)] != [
+        batch.labels.tolist() for batch in stream
+    ]
 
 
 def test_arranging_shuffles_only_what_stands_class_by_class() -> None:
@@ -203,29 +203,29 @@ def test_networks_as_plans_name_them(tmp_path: Path) -> None:
     assert torch.equal(load_network(str(tmp_path / "seven.pth"), 99)(images), one(images))
 
 
-def test_a_stream_is_made_once_for_the_cells_that_share_it(material: Material) -> None:
+def test_a_stream_is_made_once_for_the_cells_that_share_it(resources: ResourceCache) -> None:
     first, second, other = cells(methods="source,bn")[0], cells(methods="source,bn")[1], cells(seeds=3)[0]
-    stream = material.stream(first)
-    assert material.stream(second) is stream
-    assert material.stream(other) is not stream
+    stream = resources.stream(first)
+    assert resources.stream(second) is stream
+    assert resources.stream(other) is not stream
 
 
 def test_the_estimate_counts_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    estimate = Estimate()
+    estimate = CostEstimator()
     few, many = cells()[0], cells(scenarios="continual:fog+snow+frost")[0]
     once = estimate.seconds(few)
     assert once > 0
     assert estimate.seconds(many) == pytest.approx(3 * once)  # three times as many batches at the same price
-    assert len(estimate.prices) == 1
+    assert len(estimate.estimates) == 1
     assert estimate.seconds(cells(methods="bn")[0]) > 0
-    assert len(estimate.prices) == 2
+    assert len(estimate.estimates) == 2
 
 
 def test_a_method_says_how_many_images_it_adapts_to() -> None:
-    estimate = Estimate()
+    estimate = CostEstimator()
     for method in ("dua(copies=4, images=5)", 'dua(copies=4, images=5, wrap="guarded")', "bn"):
-        estimate.price(cells(methods=method, images=40)[0])
-    limited, guarded, unlimited = estimate.prices.values()
+        estimate.estimate(cells(methods=method, images=40)[0])
+    limited, guarded, unlimited = estimate.estimates.values()
     assert (limited.adapts_to, guarded.adapts_to, unlimited.adapts_to) == (5, 5, None)
     assert unlimited.first == unlimited.later
-    assert limited.of(40) == 5 * limited.first + 35 * limited.later
+    assert limited.seconds(40) == 5 * limited.first + 35 * limited.later

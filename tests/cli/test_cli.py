@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,48 +10,57 @@ import pytest
 from typer.testing import CliRunner
 
 import midway
-from midway.bench.demo import _affordable_images, _within_budget
-from midway.bench.estimate import Price
+from midway.bench import Cell, Record, Store, read_records, run_cell
+from midway.bench.budget import CostEstimate, CostEstimator, fit_grid
+from midway.bench.demo import REQUIRED, demo_grid
 from midway.cli import app, main
 
 runner = CliRunner()
 
 
-def test_demo_writes_table_results_and_report(tmp_path: Path) -> None:
-    answer = runner.invoke(app, ["demo", "--methods", "bn,tent", "--images", "400", "--out", str(tmp_path)])
+def test_demo_is_a_plan_in_a_store(tmp_path: Path) -> None:
+    flags = ["demo", "--methods", "bn,tent", "--images", "400", "--out", str(tmp_path)]
+    answer = runner.invoke(app, flags)
     assert answer.exit_code == 0, answer.output
     assert "report.html" in answer.output
-    stored = json.loads((tmp_path / "results.json").read_text())
-    accuracy = {(r["method"], r["stream"].split(":")[0]): r["accuracy"] for r in stored["results"]}
+    records = read_records(tmp_path)
+    accuracy = {(r.cell.method, r.cell.scenario.kind): r.result.accuracy for r in records if r.result}
     assert set(accuracy) == {(m, s) for m in ("source", "bn", "tent") for s in ("pure", "outlier", "mixture")}
     for scenario in ("pure", "outlier", "mixture"):
         assert accuracy["tent", scenario] > accuracy["source", scenario]
-    outliers = [r["images_by_group"]["glass_blur"] for r in stored["results"] if r["stream"].startswith("outlier")]
+    outliers = [
+        r.result.images_by_group["glass_blur"] for r in records if r.result and r.cell.scenario.kind == "outlier"
+    ]
     assert outliers == [2, 2, 2]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
-    assert (tmp_path / "table.md").read_text().startswith("| method |")
+    again = runner.invoke(app, flags)
+    assert "9 cells are already finished, 0 to go." in again.output
+    plan = ["run", "--methods", "source", "--scenarios", "pure:gaussian_noise", "--images", "400"]
+    same = runner.invoke(app, [*plan, "--jobs", "1", "--out", str(tmp_path)])
+    assert "0 cells finished now, 1 before." in same.output  # a demo is a run like any other
 
 
-def test_the_budget_leaves_out_the_dearest_but_never_the_basics() -> None:
-    seconds = {"source": 5.0, "bn": 5.0, "tent": 20.0, "tea": 60.0, "memo": 900.0}
-    assert _within_budget(seconds, 100) == (
-        ["source", "bn", "tent", "tea"],
-        {"memo": "would take about 900 s, more than the others leave of 100 s"},
-    )
-    assert _within_budget(seconds, 1)[0] == ["source", "bn", "tent"]
-    assert _within_budget({"source": 5.0, "tea": 60.0, "mita": 99.0}, 100)[0] == ["source", "mita"]
-    assert _within_budget({"source": 5.0, "tea": 60.0, "mita": 101.0}, 100)[0] == ["source", "mita"]
-    assert _within_budget(seconds, 1000) == (list(seconds), {})
+def test_the_demo_leaves_out_the_slowest_but_never_the_basics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"source": 1.0, "bn": 1.0, "tent": 4.0, "tea": 12.0, "memo": 180.0, "mita": 20.0}  # per 200 images
 
+    def estimate(self: CostEstimator, cell: Cell) -> CostEstimate:
+        return CostEstimate(seconds[cell.method] / 200, seconds[cell.method] / 200)
 
-def test_fewer_images_before_the_headline_is_left_out() -> None:
-    seconds_a_batch = {"source": 0.1, "bn": 0.1, "tent": 0.3, "mita": 3.5, "memo": 500.0}
-    prices = {name: Price(seconds / 200, seconds / 200) for name, seconds in seconds_a_batch.items()}
-    assert _affordable_images(prices, budget=121) == 2000
-    assert _affordable_images(prices, budget=119) == 1000
-    assert _affordable_images(prices, budget=59) == 600
-    assert _affordable_images(prices, budget=1) == 400
-    assert _affordable_images({"source": prices["source"]}, budget=120) == 2000
+    monkeypatch.setattr(CostEstimator, "estimate", estimate)
+    grid = demo_grid(list(seconds))
+
+    def fitted(budget: float, images: int | None = None) -> tuple[list[str], int | None]:
+        plan = replace(grid, images=images)
+        chosen, _ = fit_grid(plan, store, budget, required=REQUIRED, fixed_images=images, reuse_images=False)
+        return [entry.name for entry in chosen.methods], chosen.images
+
+    with Store(tmp_path) as store:
+        assert fitted(1e6) == (list(seconds), None)
+        assert fitted(250) == (["source", "bn", "tent", "tea", "mita"], 400)  # 38 s a batch and stream
+        assert fitted(1000) == (["source", "bn", "tent", "tea", "mita"], 1600)
+        assert fitted(1) == (["source", "bn", "tent", "mita"], 400)
+        assert fitted(1, images=1000) == (["source", "bn", "tent", "mita"], 1000)
+        assert fitted(250) == (["source", "bn", "tent", "tea", "mita"], 400)  # the choice is stored
 
 
 def test_methods_and_models_are_listed() -> None:
@@ -83,19 +92,34 @@ def test_mistakes_become_one_red_line(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "Traceback" not in error
 
 
-def test_a_demo_that_is_stopped_keeps_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def impatient(method: midway.Method, stream: Any, **options: Any) -> Any:
-        if method.about.name == "bn" and stream.name.startswith("mixture"):
+def test_a_demo_that_is_stopped_keeps_finished_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(cell: Cell, *arguments: Any, **settings: Any) -> Record:
+        if cell.method == "bn" and cell.scenario.kind == "mixture":
             raise KeyboardInterrupt
-        return midway.evaluate(method, stream, **options)
+        return run_cell(cell, *arguments, **settings)
 
-    monkeypatch.setattr("midway.bench.demo.evaluate", impatient)
+    monkeypatch.setattr("midway.bench.engines.base.run_cell", interrupted)
     answer = runner.invoke(app, ["demo", "--methods", "bn", "--images", "200", "--out", str(tmp_path)])
     assert answer.exit_code == 130
-    stored = json.loads((tmp_path / "results.json").read_text())
-    assert [result["method"] for result in stored["results"]] == ["source"] * 3 + ["bn"] * 2
-    assert stored["left_out"] == {"bn": "stopped before its streams were over"}
+    assert "Stopped: 5 of 6 cells are in" in answer.output
+    assert [record.cell.method for record in read_records(tmp_path)] == ["source", "bn", "source", "bn", "source"]
     assert (tmp_path / "report.html").is_file()
+
+
+def test_registries_are_listed() -> None:
+    for kind, some in {
+        "methods": "tent",
+        "scenarios": "outlier",
+        "corruptions": "fog",
+        "datasets": "cifar10-mini",
+        "engines": "local",
+        "metrics": "accuracy",
+        "wrappers": "guarded",
+    }.items():
+        listed = runner.invoke(app, ["list", kind], env={"COLUMNS": "200"})
+        assert listed.exit_code == 0, listed.output
+        assert any(line.split()[:1] == [some] for line in listed.output.splitlines()), listed.output
+    assert "unknown registry 'method': did you mean 'methods'?" in str(runner.invoke(app, ["list", "method"]).exception)
 
 
 def test_what_a_colon_begins_is_no_picture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,4 +140,4 @@ def test_an_unknown_method_stops_the_demo_before_any_work(tmp_path: Path) -> Non
     assert not (tmp_path / "never").exists()
     (tmp_path / "file").write_text("")
     answer = runner.invoke(app, ["demo", "--out", str(tmp_path / "file")])
-    assert "file is a file: name a folder" in str(answer.exception)
+    assert "file cannot be written to (File exists)" in str(answer.exception)

@@ -12,12 +12,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from midway.bench import Grid, LocalEngine, read_records
-from midway.bench.outcome import Failure, Outcome, numbers
-from midway.bench.work import work
+from midway.bench import ENGINES, Grid, LocalEngine, engine, read_records
+from midway.bench.record import Failure, Record
+from midway.bench.work import run_cell
 from midway.cli import app, main
 from midway.cli.progress import RunProgress, in_words
-from midway.cli.run import parse_wholes
+from midway.cli.run import parse_integers
+from midway.data.datasets import REGISTRY as DATA_SETS
 
 runner = CliRunner()
 FOG = "pure:fog#3"
@@ -36,7 +37,9 @@ def test_a_run_fills_the_store_prints_the_table_and_resumes(tmp_path: Path) -> N
     assert len(records) == 3 * 2 * 2
     assert "[12/12] TENT x2 on mixture:fog/snow@0.5, seed 1: " in first.output
     means = {
-        label: fmean(r.result.accuracy for r in records if r.result and (r.cell.scenario, r.cell.label) == (FOG, label))
+        label: fmean(
+            r.result.accuracy for r in records if r.result and (str(r.cell.scenario), r.cell.label) == (FOG, label)
+        )
         for label in ("source", "bn", "TENT x2")
     }
     for label, mean in means.items():
@@ -45,9 +48,9 @@ def test_a_run_fills_the_store_prints_the_table_and_resumes(tmp_path: Path) -> N
     assert "12 cells finished now. Results: " in first.output
     again = invoke(tmp_path, *flags, "--seeds", "0-1")
     assert again.exit_code == 0
-    assert "12 cells are finished already, 0 to go." in again.output
+    assert "12 cells are already finished, 0 to go." in again.output
     more = invoke(tmp_path, *flags, "--seeds", "2")
-    assert "12 results in the folder are of other settings or versions; they stay as they are." in more.output
+    assert "12 results in the folder have other settings; they are not changed." in more.output
     assert len(read_records(tmp_path)) == 18
 
 
@@ -67,8 +70,8 @@ def test_a_plan_file_and_flags_that_go_before_it(tmp_path: Path) -> None:
     [
         (["--methods", "tnet"], "--methods: unknown method 'tnet': did you mean 'tent'?"),
         (["--scenarios", "pure:fgo"], "--scenarios: pure:fgo: unknown corruption 'fgo': did you mean 'fog'?"),
-        (["--batch-sizes", "501"], "--batch-sizes: batch_sizes must be whole, from 1 to 500, got 501."),
-        (["--seeds", "few"], "--seeds 'few' is not understood: write whole numbers, such as 1, 1-4 or 1,7."),
+        (["--batch-sizes", "501"], "--batch-sizes: batch_sizes must be an integer from 1 to 500, got 501."),
+        (["--seeds", "few"], "--seeds 'few' cannot be parsed: write integers, such as 1, 1-4 or 1,7."),
         (["--data", "cifar10-c", "--root", "/no/where"], "--root: there is no folder /no/where for cifar10-c."),
         ([], "plan.toml:3: unknown key 'sedes': did you mean 'seeds'?"),
     ],
@@ -86,10 +89,10 @@ def test_mistakes_become_one_line_before_anything_runs(
     assert not (tmp_path / "runs").exists()
 
 
-def failing(cell: Any, *arguments: Any, **settings: Any) -> Outcome:
+def failing(cell: Any, *arguments: Any, **settings: Any) -> Record:
     if cell.method == "bn":
-        return Outcome(cell, None, Failure("RuntimeError: [red]no", "trace"), 0.1, {})
-    return work(cell, *arguments, **settings)
+        return Record(cell, None, Failure("RuntimeError: [red]no", "trace"), 0.1, {})
+    return run_cell(cell, *arguments, **settings)
 
 
 def test_a_failure_is_told_the_rest_go_on_and_the_status_says_so(
@@ -97,11 +100,11 @@ def test_a_failure_is_told_the_rest_go_on_and_the_status_says_so(
 ) -> None:
     flags = ["--methods", "source,bn", "--scenarios", "pure:fog"]
     with monkeypatch.context() as patch:
-        patch.setattr("midway.bench.engines.local.work", failing)
+        patch.setattr("midway.bench.engines.base.run_cell", failing)
         answer = invoke(tmp_path, *flags)
     assert answer.exit_code == 1
     assert "failed: bn on pure:fog, seed 0: RuntimeError: [red]no" in answer.output
-    assert "1 cells failed; their tracebacks are in the results. Run again to retry them." in answer.output
+    assert "1 cells failed; the results have their tracebacks. Run again to retry them." in answer.output
     assert re.search(r"^ *source +\d", answer.output, re.MULTILINE)
     again = invoke(tmp_path, *flags)
     assert again.exit_code == 0
@@ -109,18 +112,18 @@ def test_a_failure_is_told_the_rest_go_on_and_the_status_says_so(
 
 
 def test_ctrl_c_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(cell: Any, *arguments: Any, **settings: Any) -> Outcome:
+    def interrupted(cell: Any, *arguments: Any, **settings: Any) -> Record:
         if cell.method == "bn":
             raise KeyboardInterrupt
-        return work(cell, *arguments, **settings)
+        return run_cell(cell, *arguments, **settings)
 
     flags = ["--methods", "source,bn", "--scenarios", "pure:fog"]
     with monkeypatch.context() as patch:
-        patch.setattr("midway.bench.engines.local.work", interrupted)
+        patch.setattr("midway.bench.engines.base.run_cell", interrupted)
         answer = invoke(tmp_path, *flags)
     assert answer.exit_code == 130
     assert "Stopped: 1 of 2 cells are in" in answer.output
-    assert "The same command goes on from there." in answer.output
+    assert "Run the same command to continue." in answer.output
     assert invoke(tmp_path, *flags).exit_code == 0
     assert len(read_records(tmp_path)) == 2
 
@@ -148,7 +151,7 @@ def test_predictions_are_kept_on_request(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.jsonl").read_text())["command"].split()[0] == "midway"
 
 
-def test_a_torn_line_and_another_machine_are_told(tmp_path: Path) -> None:
+def test_a_truncated_line_and_another_machine_are_told(tmp_path: Path) -> None:
     flags = ["--methods", "source,bn", "--scenarios", "pure:fog"]
     invoke(tmp_path, *flags)
     before = read_records(tmp_path)
@@ -156,14 +159,75 @@ def test_a_torn_line_and_another_machine_are_told(tmp_path: Path) -> None:
     torch_version = before[0].environment["torch"]
     results.write_text(results.read_text().replace(f'"torch": "{torch_version}"', '"torch": "1.0"')[:-20])
     answer = invoke(tmp_path, *flags)
-    assert "The last line of the store was torn off by a kill; its cell is run again." in answer.output
+    assert "The last line of the store was truncated by a kill; its cell is run again." in answer.output
     assert f"Finished cells ran with torch 1.0, this is {torch_version}: last digits may differ." in answer.output
     after = read_records(tmp_path)
-    assert [numbers(r.result) for r in after if r.result] == [numbers(r.result) for r in before if r.result]
+    assert [r.result.repeatable() for r in after if r.result] == [r.result.repeatable() for r in before if r.result]
+
+
+def test_results_of_other_code_are_run_again_or_kept(tmp_path: Path) -> None:
+    flags = ["--methods", "source,bn", "--scenarios", "pure:fog,pure:snow"]
+    invoke(tmp_path, *flags)
+    results = tmp_path / "results.jsonl"
+    lines = results.read_text().splitlines()
+    other = [re.sub('"code": "[0-9a-f]+"', '"code": "0"', line) if "methods.bn" in line else line for line in lines]
+    results.write_text("\n".join(other) + "\n")
+    kept = invoke(tmp_path, *flags, "--keep-old")
+    assert kept.exit_code == 0, kept.output
+    assert "2 of 4 results were made by other code and are kept." in kept.output
+    assert "0 cells finished now, 4 before." in kept.output
+    again = invoke(tmp_path, *flags)
+    assert "2 of 4 results were made by other code and are run again." in again.output
+    assert "2 cells finished now, 2 before." in again.output
+    assert "other code" not in invoke(tmp_path, *flags).output
+    assert len(read_records(tmp_path)) == 6
+
+
+class Backwards(LocalEngine):
+    """An engine of somebody else's: it runs the last task first."""
+
+    def __init__(self, *, jobs: int = 1, stride: int = -1) -> None:
+        super().__init__(jobs=jobs)
+        self.stride = stride
+
+    def map(self, tasks: Any, on_message: Any = None) -> Any:
+        return super().map(tasks[:: self.stride], on_message)
+
+
+def test_an_engine_is_one_class_and_one_decorator(tmp_path: Path) -> None:
+    engine("backwards")(Backwards)
+    try:
+        flags = ["--methods", "source,bn", "--scenarios", "pure:fog", "--engine", "backwards"]
+        answer = invoke(tmp_path / "a", *flags)
+        assert answer.exit_code == 0, answer.output
+        assert [record.cell.label for record in read_records(tmp_path / "a")] == ["bn", "source"]
+        invoke(tmp_path / "b", *flags, "--engine-option", "stride=1")
+        assert [record.cell.label for record in read_records(tmp_path / "b")] == ["source", "bn"]
+        assert "backwards" in runner.invoke(app, ["list", "engines"]).output
+        wrong = invoke(tmp_path / "c", *flags, "--address", "auto")
+        assert str(wrong.exception) == "--address is not an option of the engine backwards; it is one of ray."
+    finally:
+        ENGINES.remove("backwards")
+    unknown = invoke(tmp_path / "c", "--methods", "bn", "--engine", "rya")
+    assert "unknown engine 'rya': did you mean 'ray'?" in str(unknown.exception)
+
+
+def test_data_are_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    mini = DATA_SETS["cifar10-mini"]
+    load = mini.function
+
+    def counted(root: Path, **which: Any) -> Any:
+        loaded.append("mini")
+        return load(root, **which)
+
+    monkeypatch.setattr(mini, "function", counted)
+    assert invoke(tmp_path, "--methods", "source,bn", "--scenarios", "pure:fog,pure:snow").exit_code == 0
+    assert len(loaded) == 1
 
 
 def test_numbers_as_people_write_them() -> None:
-    assert parse_wholes("seeds", "0-2, 7") == [0, 1, 2, 7]
+    assert parse_integers("seeds", "0-2, 7") == [0, 1, 2, 7]
     assert [in_words(seconds) for seconds in (0.04, 59.4, 60, 3599.6)] == ["0.0 s", "59 s", "1 min 0 s", "1 h 0 min"]
 
 
@@ -172,15 +236,15 @@ def test_the_bar_on_a_terminal_shows_batches_accuracies_and_the_time_left() -> N
     console = Console(file=out, force_terminal=True, width=100)
     plan = {"methods": "source,bn", "images": 8, "batch_sizes": 4, "seeds": [0, 1], "device": "cpu"}
     cells = Grid.from_dict(plan).cells()
-    outcome = next(LocalEngine().run(cells[:1]))
+    record = next(LocalEngine().run(cells[:1]))
     with RunProgress(console) as progress:
         progress.begin(cells, 3)
-        progress.end(outcome)
+        progress.end(record)
         progress.batch(cells[1], 1, 2, 62.5)
-        assert progress._left() == f", {in_words(2.5 * outcome.seconds)} left"
+        assert progress._left() == f", {in_words(2.5 * record.seconds)} left"
         shown = progress.bar.tasks[0]
         assert shown.completed == 1.5
         assert "bn on pure:gaussian_noise, seed 0: batch 1/2, 62.5 % so far" in shown.description
-        assert outcome.result is not None
-        assert f"source {outcome.result.accuracy:.1f}" in shown.description
-    assert "3 cells are finished already, 4 to go." in out.getvalue()
+        assert record.result is not None
+        assert f"source {record.result.accuracy:.1f}" in shown.description
+    assert "3 cells are already finished, 4 to go." in out.getvalue()

@@ -14,16 +14,17 @@ import pytest
 from optuna.trial import TrialState
 
 from midway.bench import Cell, load_plan
-from midway.bench.material import Material
-from midway.tune import Findings, Score, Search, TrialRecord, held_out_plan, processes, tune
+from midway.bench.resources import ResourceCache
+from midway.tune import Score, Search, StudyResult, TrialRecord, held_out_plan, processes, tune
 from midway.tune import study as studies
-from midway.tune.processes import fate_of, this_process
+from midway.tune.processes import status_of, this_process
+from midway.tune.storage import open_storage
 
 SMALL: dict[str, Any] = {"scenarios": ("pure:spatter",), "images": 20, "batch_size": 10}
 SEARCH = Search(method="tent", **SMALL)
 
 
-def toy(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+def toy(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
     value = 80.0 - abs(cells[0].settings["lr"] - 0.003) * 1000
     return Score(value, {"pure:spatter": value}, {})
 
@@ -33,7 +34,7 @@ def _by_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(studies, "score", toy)
 
 
-def accuracies(found: Findings) -> list[float]:
+def accuracies(found: StudyResult) -> list[float]:
     return [trial.accuracy or 0.0 for trial in found.trials]
 
 
@@ -45,12 +46,12 @@ def test_a_lock_that_a_killed_process_left_is_no_lock(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("cut", [1, 15])
-def test_a_torn_last_line_is_mended(tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_last_line_is_repaired(tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tune(SEARCH, storage=str(tmp_path / "whole"), trials=5)
     journal = tmp_path / "journal"
     tune(SEARCH, storage=str(journal), trials=3)
     os.truncate(journal, journal.stat().st_size - cut)
-    monkeypatch.setattr(studies, "fate_of", lambda process: "dead")  # whoever was at the trial whose end is torn off
+    monkeypatch.setattr(studies, "status_of", lambda process: "dead")  # whoever was at the trial whose end is torn off
     resumed = tune(SEARCH, storage=str(journal), trials=5)
     assert sorted(accuracies(resumed)) == sorted(accuracies(whole))
 
@@ -61,7 +62,7 @@ def test_a_damaged_line_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     lines = journal.read_bytes().splitlines(keepends=True)
     damaged = b"".join([lines[0], b'{"op_code": ', b"\n", *lines[2:], b'{"torn'])
     journal.write_bytes(damaged)
-    with pytest.raises(ValueError, match=r"journal:2: this line is no entry of a search's journal"):
+    with pytest.raises(ValueError, match=r"journal:2: this line is not part of the journal of a search"):
         tune(SEARCH, storage=str(journal), trials=3)
     assert journal.read_bytes() == damaged
 
@@ -78,23 +79,23 @@ def test_other_files_are_no_journals(tmp_path: Path, content: str) -> None:
 
 def test_a_process_is_more_than_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     me = this_process()
-    host, number, start, boot, room = me.split(":")
+    host, number, start, boot, namespace = me.split(":")
     assert (host, number) == (socket.gethostname(), str(os.getpid()))
-    assert fate_of(me) == "alive"
-    assert fate_of(f"{host}:{number}:{int(start) + 1}:{boot}:{room}") == "dead"  # the number was given anew
-    assert fate_of(f"{host}:{number}:{start}:another-boot:{room}") == "dead"
-    assert fate_of(f"{host}:{number}:{start}:{boot}:another-room") == "unknown"
-    assert fate_of(f"elsewhere:{number}:{start}:{boot}:{room}") == "unknown"
+    assert status_of(me) == "alive"
+    assert status_of(f"{host}:{number}:{int(start) + 1}:{boot}:{namespace}") == "dead"  # the number was given anew
+    assert status_of(f"{host}:{number}:{start}:another-boot:{namespace}") == "dead"
+    assert status_of(f"{host}:{number}:{start}:{boot}:another-namespace") == "unknown"
+    assert status_of(f"elsewhere:{number}:{start}:{boot}:{namespace}") == "unknown"
     monkeypatch.setattr(processes, "Path", lambda _: Path("/nowhere"))  # a system that does not tell
-    assert fate_of(this_process()) == "alive"
+    assert status_of(this_process()) == "alive"
 
 
 def test_what_runs_very_much_longer_than_any_trial_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tune(SEARCH, storage=str(tmp_path / "study"), trials=2)
-    with studies.open_storage(str(tmp_path / "study")) as storage:
-        study = studies.open_study(SEARCH, storage, Material())
+    with open_storage(str(tmp_path / "study")) as storage:
+        study = studies.open_study(SEARCH, storage, ResourceCache())
         study.ask().set_user_attr("process", "elsewhere:1:1:boot:room")
-        studies.give_up_the_dead(study)
+        studies.retry_lost(study)
         assert len(study.get_trials(states=(TrialState.RUNNING,))) == 1
 
         class Later(datetime):
@@ -103,7 +104,7 @@ def test_what_runs_very_much_longer_than_any_trial_is_given_up(tmp_path: Path, m
                 return datetime.now(tz) + timedelta(minutes=11)
 
         monkeypatch.setattr(studies, "datetime", Later)
-        studies.give_up_the_dead(study)
+        studies.retry_lost(study)
         assert not study.get_trials(states=(TrialState.RUNNING,))
         assert len(study.get_trials(states=(TrialState.WAITING,))) == 1
 
@@ -113,11 +114,11 @@ def test_a_trial_that_others_gave_up_does_not_end_the_search(tmp_path: Path, mon
 
     def steal(*args: Any, **kwargs: Any) -> Score:
         if not stolen:
-            with studies.open_storage(path) as storage:
+            with open_storage(path) as storage:
                 study = optuna.load_study(study_name=SEARCH.name, storage=storage)
                 (running,) = study.get_trials(states=(TrialState.RUNNING,))
                 study.tell(running.number, state=TrialState.FAIL)
-                studies._try_again(study, running)
+                studies.retry(study, running)
             stolen.append(running.number)
         return toy(*args, **kwargs)
 
@@ -137,10 +138,10 @@ def test_an_error_while_settings_are_drawn_is_recorded(tmp_path: Path, monkeypat
 
 def test_a_plan_keeps_what_is_held_at_none(tmp_path: Path) -> None:
     search = Search(method="tea", held={"langevin_noise": None, "langevin_steps": 1}, **SMALL)
-    defaults = search.defaults(Material())
+    defaults = search.defaults(ResourceCache())
     trials = [TrialRecord(n, "complete", s, 70.0 + n) for n, s in enumerate((defaults, defaults | {"lr": 0.01}))]
     plan = tmp_path / "best.toml"
-    plan.write_text(held_out_plan(search, Findings("tea", search.name, {}, defaults, tuple(trials), {})))
+    plan.write_text(held_out_plan(search, StudyResult("tea", search.name, {}, defaults, tuple(trials), {})))
     found = load_plan(plan).methods
     assert [entry.label for entry in found] == ["tea, defaults", "tea, tuned"]
     assert [entry.settings["langevin_noise"] for entry in found] == [None, None]
@@ -150,5 +151,5 @@ def test_a_plan_keeps_what_is_held_at_none(tmp_path: Path) -> None:
 def test_no_password_is_shown_wherever_it_stands() -> None:
     for address in ("postgresql://127.0.0.1:9/x?password=my secret&connect_timeout=1", "postgresql://a:my/secret@h/x"):
         with pytest.raises(ValueError, match=r"cannot be opened|needs a driver") as caught:
-            studies.open_storage(address).__enter__()
+            open_storage(address).__enter__()
         assert "secret" not in str(caught.value)

@@ -17,19 +17,30 @@ from typing import Any
 
 import optuna
 import pytest
-from midway.bench.material import Material
 from optuna.trial import TrialState
 
 from midway.adaptation.space import Integers, LogUniform
 from midway.bench import Cell, LocalEngine, load_plan
-from midway.tune import HELD_OUT, SCENARIOS, Findings, Score, Search, TrialRecord, held_out_plan, score, tune
-from midway.tune import run as runs
+from midway.bench.resources import ResourceCache
+from midway.tune import (
+    HELD_OUT_SCENARIOS,
+    SCENARIOS,
+    Score,
+    Search,
+    StudyResult,
+    TrialRecord,
+    held_out_plan,
+    score,
+    tune,
+)
 from midway.tune import study as studies
+from midway.tune.storage import open_storage
+from midway.workers import Died
 
 SMALL: dict[str, Any] = {"scenarios": ("pure:spatter", "mixture:saturate/spatter"), "images": 20, "batch_size": 10}
 
 
-def toy(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+def toy(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
     """Score TENT's settings by a formula: best at lr 0.003 and 2 steps; ten rounds."""
     settings = cells[0].settings
     value = 80.0 - abs(settings["lr"] - 0.003) * 1000 - abs(settings["steps"] - 2)
@@ -41,8 +52,8 @@ def toy(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) ->
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[[Search], optuna.Study]]:
     """Open the study of a search in the journal ``study`` of the test."""
-    with studies.open_storage(str(tmp_path / "study")) as storage:
-        yield lambda search: studies.open_study(search, storage, Material())
+    with open_storage(str(tmp_path / "study")) as storage:
+        yield lambda search: studies.open_study(search, storage, ResourceCache())
 
 
 @pytest.fixture
@@ -50,7 +61,7 @@ def by_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(studies, "score", toy)
 
 
-def tried(found: Findings) -> list[tuple[dict[str, Any], float | None, str]]:
+def tried(found: StudyResult) -> list[tuple[dict[str, Any], float | None, str]]:
     return [(trial.settings, trial.accuracy, trial.state) for trial in found.trials]
 
 
@@ -86,21 +97,21 @@ def test_searches_that_differ_in_anything_never_share_a_study() -> None:
 
 
 def test_defaults_left_to_the_problem_are_settled_before_they_are_tried() -> None:
-    defaults = Search(method="eata", **SMALL).defaults(Material())
+    defaults = Search(method="eata", **SMALL).defaults(ResourceCache())
     assert defaults == {"margin": 0.4, "redundancy": 0.4, "optimizer": "adam", "lr": 1e-3, "steps": 1}
 
 
 def test_scores_are_the_numbers_of_midway_run_bit_for_bit() -> None:
     cells = Search(method="tea", **SMALL).cells({"langevin_steps": 1, "lr": 0.01})
-    material = Material()
+    resources = ResourceCache()
     running: list[tuple[int, int, float]] = []
-    found = score(cells, [material.stream(cell) for cell in cells], material, on_round=lambda *at: running.append(at))
-    results = [outcome.result for outcome in LocalEngine().run(cells)]
-    assert found.by_stream == {result.stream: result.accuracy for result in results if result}
-    assert found.by_group == {result.stream: result.by_group for result in results if result}
+    found = score(cells, [resources.stream(cell) for cell in cells], resources, on_round=lambda *at: running.append(at))
+    results = list(LocalEngine().run(cells))
+    assert found.by_stream == {str(record.cell.scenario): record.result.accuracy for record in results if record.result}
+    assert found.by_group == {str(record.cell.scenario): record.result.by_group for record in results if record.result}
     first, all_ = running
     assert first[:2] == (1, 2)
-    assert first[2] == fmean(result.batch_accuracies[0] for result in results if result)
+    assert first[2] == fmean(record.result.batch_accuracies[0] for record in results if record.result)
     assert all_ == (2, 2, found.accuracy)
 
 
@@ -166,15 +177,15 @@ def test_settings_that_kill_their_process_are_given_up_in_the_end(opened: Callab
         trial = study.ask()
         assert trial.suggest_float("lr", 1e-5, 1e-2, log=True) == 1e-3  # the defaults, every time
         trial.set_user_attr("process", gone)
-        studies.give_up_the_dead(study)
+        studies.retry_lost(study)
         assert len(study.get_trials(states=(TrialState.WAITING,))) == (attempt < 3)
     alive = study.ask()
     alive.set_user_attr("process", f"{os.uname().nodename}:{os.getpid()}")
     elsewhere = study.ask()
     elsewhere.set_user_attr("process", "another-machine:1")
-    studies.give_up_the_dead(study)
+    studies.retry_lost(study)
     assert [trial.number for trial in study.get_trials(states=(TrialState.RUNNING,))] == [3, 4]
-    assert studies.taken(study.get_trials()) == 3  # the defaults, lost for good, and the two that run
+    assert studies.num_taken(study.get_trials()) == 3  # the defaults, lost for good, and the two that run
 
 
 def test_bad_trials_stop_after_two_rounds(
@@ -182,7 +193,7 @@ def test_bad_trials_stop_after_two_rounds(
 ) -> None:
     seen: dict[float, int] = {}
 
-    def rising(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+    def rising(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
         lr = cells[0].settings["lr"]
         value = 50.0 if lr > 1e-3 else 70.0
         for done in range(1, 6):
@@ -203,7 +214,7 @@ def test_bad_trials_stop_after_two_rounds(
 
 
 def test_failures_are_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(cells: Sequence[Cell], streams: Any, material: Any, *, on_round: Any) -> Score:
+    def failing(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
         if cells[0].settings["steps"] > 1:
             raise RuntimeError("too many steps\nand more")
         return Score(50.0, {}, {})
@@ -216,17 +227,17 @@ def test_failures_are_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch:
     assert 0 < found.count("complete") == 8 - len(failed) < 8
 
 
-def test_combinations_that_make_no_sense_are_refused_not_failed(
+def test_combinations_that_make_no_sense_are_rejected_not_failed(
     tmp_path: Path, opened: Callable[[Search], optuna.Study]
 ) -> None:
     search = Search(method="mita", **SMALL)
     study = opened(search)
-    nonsense = {**search.defaults(Material()), "data_model": "fresh", "predictor_steps": 3, "data_model_steps": 1}
+    nonsense = {**search.defaults(ResourceCache()), "data_model": "fresh", "predictor_steps": 3, "data_model_steps": 1}
     study.tell(study.ask(), state=TrialState.FAIL)
     study.enqueue_trial(nonsense)
     found = tune(search, storage=str(tmp_path / "study"), trials=2)
     assert found.trials[1].state == "pruned"
-    assert found.trials[1].failure.startswith("refused: mita: a fresh data model continues from the predictor")
+    assert found.trials[1].failure.startswith("rejected: mita: a fresh data model continues from the predictor")
 
 
 @pytest.mark.usefixtures("by_formula")
@@ -265,9 +276,11 @@ def test_two_processes_share_a_study_and_a_killed_one_is_replaced(
     assert killed
     assert found.count("complete") + found.count("pruned") >= 4
     assert found.count("failed") == found.count("running") == 0
-    expected = [outcome.result for outcome in LocalEngine().run(search.cells({}))]
+    expected = list(LocalEngine().run(search.cells({})))
     assert found.default is not None
-    assert found.default.by_stream == {result.stream: result.accuracy for result in expected if result}
+    assert found.default.by_stream == {
+        str(record.cell.scenario): record.result.accuracy for record in expected if record.result
+    }
     processes = {trial.user_attrs["process"] for trial in study.get_trials()}
     assert len(processes) >= 2
 
@@ -280,11 +293,11 @@ def test_a_trial_that_is_lost_before_it_drew_its_settings_keeps_those_it_was_que
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     lost.set_user_attr("process", f"{socket.gethostname()}:{gone.pid}")
-    studies.give_up_the_dead(study)
+    studies.retry_lost(study)
     again = study.ask(
         {name: optuna.distributions.FloatDistribution(1e-9, 1.0) for name in study.user_attrs["defaults"]}
     )
-    assert again.user_attrs["retry_of"] == lost.number
+    assert study.get_trials()[again.number].system_attrs["failed_trial"] == lost.number
     assert again.params == study.user_attrs["defaults"]
 
 
@@ -298,19 +311,20 @@ def test_storages_that_cannot_be_opened_say_so_without_the_password(tmp_path: Pa
     with pytest.raises(
         ValueError, match=r"postgresql://me:\*\*\*@127.0.0.1:9/x\?connect_timeout=1 cannot be opened"
     ) as caught:
-        studies.open_storage("postgresql://me:secret@127.0.0.1:9/x?connect_timeout=1").__enter__()
+        open_storage("postgresql://me:secret@127.0.0.1:9/x?connect_timeout=1").__enter__()
     assert "secret" not in str(caught.value)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be written to"):
-        studies.open_storage(str(tmp_path / "file" / "study")).__enter__()
+        open_storage(str(tmp_path / "file" / "study")).__enter__()
     with pytest.raises(ValueError, match="oracle"):
-        studies.open_storage("oracle://me@host/x").__enter__()
+        open_storage("oracle://me@host/x").__enter__()
 
 
 def test_without_optuna_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "midway.tune.study")
-    monkeypatch.delattr("midway.tune.study")
+    for name in ("midway.tune.study", "midway.tune.storage"):
+        monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delattr(name)
     with pytest.raises(ModuleNotFoundError, match=r"searching needs Optuna: pip install 'midway\[tune\]'"):
         tune(Search(method="tent"), storage=str(tmp_path / "study"), trials=1)
 
@@ -321,58 +335,51 @@ def record(number: int, value: float, **settings: Any) -> TrialRecord:
 
 def test_the_plan_holds_defaults_and_tuned_on_held_out_streams(tmp_path: Path) -> None:
     search = Search(method="shot", images=400)
-    defaults = search.defaults(Material())
+    defaults = search.defaults(ResourceCache())
     trials = (record(0, 70.0, **defaults), record(1, 72.5, **(defaults | {"trainable": "norm", "lr": 1.25e-05})))
-    found = Findings("shot", search.name, {}, defaults, trials, {})
+    found = StudyResult("shot", search.name, {}, defaults, trials, {})
     path = tmp_path / "best.toml"
     path.write_text(held_out_plan(search, found))
     grid = load_plan(path)
-    assert grid.scenarios == HELD_OUT
+    assert grid.scenarios == HELD_OUT_SCENARIOS
     assert grid.images == 400
     assert [entry.label for entry in grid.methods] == ["shot, defaults", "shot, tuned"]
     assert grid.methods[0].settings == {}
     assert grid.methods[1].settings == trials[1].settings
     assert "72.50 %, with the defaults 70.00 %" in path.read_text()
 
-    path.write_text(held_out_plan(search, Findings("shot", search.name, {}, defaults, trials[:1], {})))
+    path.write_text(held_out_plan(search, StudyResult("shot", search.name, {}, defaults, trials[:1], {})))
     assert [entry.label for entry in load_plan(path).methods] == ["shot, defaults"]
     assert "The defaults are the best so far." in path.read_text()
 
 
-def test_workers_that_die_before_they_begin_are_not_replaced_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Dead:
-        exitcode = -9
+class Deadly(LocalEngine):
+    """An engine whose workers die before they begin a trial."""
 
-        def join(self, timeout: float | None = None) -> None: ...
-        def is_alive(self) -> bool:
-            return False
+    def map(self, tasks: Sequence[Any], on_message: Any = None) -> Iterator[tuple[Any, Any]]:
+        return ((task, Died("its worker process was killed by SIGKILL", 0.1)) for task in tasks)
 
-    started: list[Dead] = []
 
-    def start(*_: object) -> Dead:
-        started.append(Dead())
-        return started[-1]
-
-    monkeypatch.setattr(runs, "_start", start)
-    study = optuna.create_study()
-    with pytest.raises(RuntimeError, match=r"killed \(signal 9\) before they begin a trial: give fewer jobs"):
-        runs._over_processes(study, None, 0.0, 1, None)  # type: ignore[arg-type]
-    assert len(started) == 1 + runs.DEATHS_IN_A_ROW
+def test_workers_that_die_before_they_begin_are_not_replaced_for_ever(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"no trial was begun, its worker process was killed by SIGKILL: use fewer"):
+        tune(Search(method="tent", **SMALL), storage=str(tmp_path / "study"), trials=2, jobs=2, engine=Deadly(jobs=2))
 
 
 def test_settings_of_none_are_left_out_of_the_plan(tmp_path: Path) -> None:
     search = Search(method="tent", held={"optimizer": None}, images=400)
-    defaults = search.defaults(Material())
+    defaults = search.defaults(ResourceCache())
     trials = (record(0, 70.0, **defaults), record(1, 72.5, **(defaults | {"lr": 0.01})))
-    (tmp_path / "best.toml").write_text(held_out_plan(search, Findings("tent", search.name, {}, defaults, trials, {})))
+    (tmp_path / "best.toml").write_text(
+        held_out_plan(search, StudyResult("tent", search.name, {}, defaults, trials, {}))
+    )
     assert load_plan(tmp_path / "best.toml").methods[1].settings["lr"] == 0.01
 
 
 def test_findings_come_back_from_their_file(tmp_path: Path) -> None:
     trials = (record(0, 70.0, lr=1e-3), record(1, 70.0, lr=2e-3), TrialRecord(2, "failed", {}, None, failure="no"))
-    found = Findings("tent", "tent-0", {"images": 4}, {"lr": 1e-3}, trials, {"lr": 1.0})
+    found = StudyResult("tent", "tent-0", {"images": 4}, {"lr": 1e-3}, trials, {"lr": 1.0})
     found.save(tmp_path / "new" / "study.json")
-    assert Findings.load(tmp_path / "new" / "study.json") == found
+    assert StudyResult.load(tmp_path / "new" / "study.json") == found
     assert found.best.number == 0  # of equals the first: a change must earn its place
 
 

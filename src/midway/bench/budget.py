@@ -1,31 +1,142 @@
-"""What fits the time there is: fewer images before fewer cells."""
+"""Time: how long cells take, estimated on a few images, and which part of a plan fits a budget."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from midway.bench.estimate import Price
+import torch
+from torch import Tensor
+
+from midway.adaptation.base import Method
+from midway.adaptation.parameters import first_weight
+from midway.bench.cell import Cell
+from midway.bench.plan import Grid
+from midway.bench.resources import ResourceCache
+from midway.bench.store import Store
+from midway.bench.work import make_method, using_threads
+from midway.files import write_atomically
 
 LEAST_BATCHES = 2
-"""Below this nothing adapts from one batch to the next, and entries are left out instead."""
+"""With fewer batches nothing adapts from one to the next; entries are left out instead."""
 
-KEPT = ("source", "mita")
-"""Entries that are never left out: without them there is nothing to compare."""
+REQUIRED = ("source", "mita")
+"""Entries that are never left out."""
+
+TRIAL_IMAGES = range(8, 41)
+"""Number of images of a trial: the largest, unless it would take longer than ``TRIAL_SECONDS``."""
+TRIAL_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """Estimated time per image of a method.
+
+    Attributes:
+        first: Seconds per image that the method adapts to.
+        later: Seconds per image after those.
+        adapts_to: Number of images after a reset that the method adapts to; None for all.
+    """
+
+    first: float
+    later: float
+    adapts_to: int | None = None
+
+    def seconds(self, images: int) -> float:
+        """Return the seconds of a stream with this many images.
+
+        Example:
+            >>> from midway.bench.budget import CostEstimate
+            >>> CostEstimate(first=0.5, later=0.25, adapts_to=100).seconds(200), CostEstimate(0.5, 0.5).seconds(200)
+            (75.0, 100.0)
+        """
+        first = images if self.adapts_to is None else min(images, self.adapts_to)
+        return first * self.first + (images - first) * self.later
+
+
+def estimate_cost(method: Method, images: Tensor) -> CostEstimate:
+    """Measure the time per image of a method on a few images; the method is adapted afterwards.
+
+    Args:
+        method: The method in its initial state.
+        images: A batch, of which a part is used.
+    """
+    images = images.to(first_weight(method, images))
+    rough = _seconds(lambda: method(images[:2])) / 2  # the first call is slower
+    method.reset()
+    count = min(max(int(TRIAL_SECONDS / rough), TRIAL_IMAGES[0]), TRIAL_IMAGES[-1])
+    part = images[: min(count, method.adapts_to or count)]
+    first = _seconds(lambda: method(part)) / len(part)
+    if method.adapts_to is None:
+        return CostEstimate(first, first)
+    with torch.no_grad():
+        later = _seconds(lambda: method.model(part)) / len(part)
+    return CostEstimate(first, later, method.adapts_to)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+class CostEstimator:
+    """Estimates the time of cells: each combination of method, network, data set and batch size is tried once.
+
+    Args:
+        resources: Data and networks of this process.
+
+    Example:
+        >>> from midway.bench import Grid
+        >>> from midway.bench.budget import CostEstimator
+        >>> cells = Grid.from_dict({"methods": "source,bn", "images": 400}).cells()
+        >>> [CostEstimator().seconds(cell) > 0 for cell in cells]
+        [True, True]
+    """
+
+    def __init__(self, resources: ResourceCache | None = None) -> None:
+        self.resources = resources or ResourceCache()
+        self.estimates: dict[tuple[object, ...], CostEstimate] = {}
+
+    def seconds(self, cell: Cell) -> float:
+        """Return the seconds of a cell, without the time to compute its images.
+
+        Raises:
+            ValueError: The data or the network of the cell cannot be loaded.
+        """
+        return self.estimate(cell).seconds(len(self.resources.lazy_stream(cell).order))
+
+    def estimate(self, cell: Cell) -> CostEstimate:
+        """Return the time per image of the method of a cell.
+
+        Raises:
+            ValueError: The data or the network of the cell cannot be loaded.
+        """
+        settings = tuple(sorted((name, repr(value)) for name, value in cell.settings.items() if name != "seed"))
+        kind = (cell.method, settings, cell.network, cell.data, cell.size, cell.batch_size, cell.precision)
+        if kind not in self.estimates:
+            images = next(iter(self.resources.lazy_stream(cell))).images.to(cell.device)
+            with using_threads(cell.threads), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.estimates[kind] = estimate_cost(make_method(cell, self.resources), images)
+        return self.estimates[kind]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What to run.
+    """The part of a plan that fits a budget.
 
     Attributes:
-        images: Of the data set, for every cell.
-        available: Images there are.
-        seconds: How long that will take, as far as a short trial tells.
-        left_out: Label -> why an entry is not run.
+        images: Number of images of every cell.
+        available: Number of images of the data set.
+        seconds: Estimated time.
+        left_out: Label of an entry that is not run -> reason.
     """
 
     images: int
@@ -35,26 +146,24 @@ class Fit:
 
     @property
     def reduced(self) -> bool:
-        """Whether this is less than everything."""
+        """Whether this is less than the whole plan."""
         return self.images < self.available or bool(self.left_out)
 
     def save(self, path: Path) -> None:
-        """Write as JSON; a kill leaves the old file or the new one, never half of one."""
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
+        """Write as JSON."""
+        write_atomically(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Fit:
         """Read what ``save`` wrote.
 
         Raises:
-            ValueError: The file holds something else.
+            ValueError: The file has another content.
         """
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} does not say what fits a budget ({error}): delete it to choose again.") from error
+            raise ValueError(f"{path} does not describe a budget ({error}): delete it to choose again.") from error
 
 
 def read_duration(text: str) -> float:
@@ -70,55 +179,124 @@ def read_duration(text: str) -> float:
     hours, minutes, seconds = (float(part or 0) for part in parts.groups()) if parts else (0.0, 0.0, 0.0)
     duration = 3600 * hours + 60 * minutes + seconds
     if not duration:
-        raise ValueError(f"'{text}' is no duration: write it like 90s, 30m or 1h30m.")
+        raise ValueError(f"'{text}' is not a duration: write it like 90s, 30m or 1h30m.")
     return duration
 
 
 def fit(
-    prices: Mapping[str, Price],
+    estimates: Mapping[str, CostEstimate],
     *,
     streams: Mapping[str, int],
     available: int,
     batch_size: int,
     budget: float,
     jobs: int = 1,
+    required: Sequence[str] = REQUIRED,
 ) -> Fit:
-    """Choose how many images each cell gets so that everything together fits a time.
+    """Choose how many images each cell gets so that all of them together fit a time.
 
-    Whole batches, two at least. Where that is still too long, the dearest entries are left out, but never Source and
-    MITA: what remains may then take longer than the budget, and says so by its ``seconds``.
+    The number is a multiple of the batch size, at least two batches. If these take too long, the slowest entries are
+    left out, except required ones: the rest may then exceed the budget.
 
     Args:
-        prices: Label -> what images cost.
-        streams: Label -> streams it has still to run on, seeds counted.
-        available: Images there are.
-        batch_size: Images a batch.
+        estimates: Label -> time per image.
+        streams: Label -> number of streams left to run, over all seeds.
+        available: Number of images of the data set.
+        batch_size: Images per batch.
         budget: Seconds.
         jobs: Cells that run at a time.
+        required: Labels of entries that are never left out.
 
     Example:
-        >>> from midway.bench.budget import fit
-        >>> from midway.bench.estimate import Price
-        >>> prices, streams = {"source": Price(0.125, 0.125), "mita": Price(0.875, 0.875)}, {"source": 6, "mita": 6}
-        >>> fit(prices, streams=streams, available=10_000, batch_size=200, budget=6000)
+        >>> from midway.bench.budget import CostEstimate, fit
+        >>> estimates = {"source": CostEstimate(0.125, 0.125), "mita": CostEstimate(0.875, 0.875)}
+        >>> fit(estimates, streams={"source": 6, "mita": 6}, available=10_000, batch_size=200, budget=6000)
         Fit(images=1000, available=10000, seconds=6000.0, left_out={})
     """
     least = min(available, LEAST_BATCHES * batch_size)
-    kept, left_out = list(prices), {}
+    kept, left_out = list(estimates), {}
 
     def seconds(images: int, labels: Sequence[str]) -> float:
-        return sum(prices[label].of(images) * streams[label] for label in labels) / jobs
+        return sum(estimates[label].seconds(images) * streams[label] for label in labels) / jobs
 
     while seconds(least, kept) > budget:
-        optional = [label for label in kept if label not in KEPT and streams[label]]
+        optional = [label for label in kept if label not in required and streams[label]]
         if not optional or len(kept) == 1:
             break
-        dearest = max(optional, key=lambda label: seconds(least, [label]))
-        took = seconds(least, [dearest])
-        left_out[dearest] = (
-            f"{least} images of it would take about {took:.0f} s, more than the others leave of {budget:.0f} s"
+        slowest = max(optional, key=lambda label: seconds(least, [label]))
+        left_out[slowest] = (
+            f"{least} images would take about {seconds(least, [slowest]):.0f} s, more than the others leave of "
+            f"{budget:.0f} s"
         )
-        kept.remove(dearest)
+        kept.remove(slowest)
     sizes = [available, *range(available // batch_size * batch_size, least, -batch_size), least]
     images = next((size for size in sizes if seconds(size, kept) <= budget * (1 + 1e-9)), least)
     return Fit(images, available, seconds(images, kept), left_out)
+
+
+def fit_grid(
+    grid: Grid,
+    store: Store,
+    seconds: float,
+    *,
+    jobs: int = 1,
+    required: Sequence[str] = REQUIRED,
+    resources: ResourceCache | None = None,
+    fixed_images: int | None = None,
+    reuse_images: bool = True,
+) -> tuple[Grid, Fit]:
+    """Reduce a grid to what fits a time.
+
+    The choice is stored: a run that is continued keeps it.
+
+    Args:
+        grid: The whole comparison; all its cells use one data set and batch size.
+        store: The results so far.
+        seconds: The budget.
+        jobs: Cells that run at a time.
+        required: Labels of entries that are never left out.
+        resources: Data and networks of this process.
+        fixed_images: Keep this number of images and only leave out methods.
+        reuse_images: If all stored results use the same number of images, keep it under another budget.
+    """
+    name = hashlib.sha256(repr((seconds, jobs, grid)).encode()).hexdigest()[:8]
+    path = store.folder / f"budget-{name}.json"
+    if path.exists():
+        chosen = Fit.load(path)
+    else:
+        chosen = _choose(grid, store, seconds, jobs, required, CostEstimator(resources), fixed_images, reuse_images)
+        chosen.save(path)
+    methods = tuple(entry for entry in grid.methods if entry.label not in chosen.left_out)
+    images = chosen.images if chosen.images < chosen.available else grid.images
+    return replace(grid, methods=methods, images=images), chosen
+
+
+def _choose(
+    grid: Grid,
+    store: Store,
+    seconds: float,
+    jobs: int,
+    required: Sequence[str],
+    estimator: CostEstimator,
+    fixed: int | None,
+    reuse_images: bool,
+) -> Fit:
+    available = len(estimator.resources.lazy_stream(grid.cells()[0]).order)
+    stored = {record.cell.images for record in store.records if reuse_images}
+    if fixed is None and len(stored) == 1:
+        grid = replace(grid, images=stored.pop())
+        fixed = min(grid.images or available, available)
+    left: dict[str, list[Cell]] = {entry.label: [] for entry in grid.methods}
+    for cell in grid.cells():
+        if not store.has(cell):
+            left[cell.label].append(cell)
+    chosen = fit(
+        {label: estimator.estimate(cells[0]) if cells else CostEstimate(0, 0) for label, cells in left.items()},
+        streams={label: len(cells) for label, cells in left.items()},
+        available=fixed or available,
+        batch_size=fixed or grid.batch_sizes[0],  # all images as one batch: not fewer
+        budget=seconds,
+        jobs=jobs,
+        required=required,
+    )
+    return replace(chosen, available=available)

@@ -4,29 +4,50 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import importlib.util
 import io
 import os
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-FROM_FILES = "midway_networks_"
-"""Prefix of the module names under which files with networks are imported."""
+from midway.adaptation.registry import STATISTICS, WRAP
+from midway.adaptation.wrappers import WRAPPERS
+from midway.bench.cell import Cell
+from midway.bench.networks import FROM_FILES
+from midway.data.corruptions import REGISTRY as CORRUPTIONS
+from midway.data.datasets import REGISTRY as DATA_SETS
+from midway.methods import find
+from midway.metrics import METRICS
+from midway.streams import Scenario
+from midway.streams.registry import REGISTRY as SCENARIOS
 
 INSTALLED = {"site-packages", "dist-packages"}
+
+MEASURING = ("midway.bench.measure", "midway.metrics.classification")
+"""Modules that compute the numbers of every cell."""
+
+STREAMING = ("midway.data.corrupted", "midway.streams.parsing")
+"""Modules that apply corruptions and build every stream."""
 
 WITHOUT_NUMBERS = frozenset(
     {
         "midway",
+        "midway._version",
         "midway.registry",
         "midway.suggest",
         "midway.files",
         "midway.adaptation.registry",
         "midway.bench.cell",
         "midway.bench.record",
+        "midway.data.download",
+        "midway.data.manifest",
+        "midway.metrics.registry",
+        "midway.streams.registry",
     }
 )
 """Modules that register, look up, word and store things: no number depends on them, and they import much."""
@@ -46,27 +67,25 @@ def code_digest(modules: Iterable[str]) -> str:
         >>> len(code_digest(["midway.methods.tent"]))
         16
     """
-    return _digest_of(tuple(sorted(set(modules))))
-
-
-@cache
-def _digest_of(modules: tuple[str, ...]) -> str:
-    packages = {module.partition(".")[0] for module in modules}
-    sources: dict[str, str] = {}
-    waiting, seen = list(modules), set[str]()
+    waiting, seen, sources = sorted(set(modules)), set[str](), dict[str, str]()
+    packages = frozenset(map(_top, waiting))
     while waiting:
         module = waiting.pop()
-        if module in seen or module in WITHOUT_NUMBERS:
+        if module in seen or module in WITHOUT_NUMBERS or (_top(module) not in packages and _is_library(_top(module))):
             continue
         seen.add(module)
         path = _source_file(module)
-        if path is None or (module.partition(".")[0] not in packages and _is_library(path)):
-            continue
-        name = path.name if module.startswith(FROM_FILES) else module  # wherever the file is stored
-        sources[name] = _file_digest(path, path.stat().st_mtime_ns)
-        waiting += _imports(module, path, path.stat().st_mtime_ns)
+        if path is not None:
+            modified = path.stat().st_mtime_ns
+            name = path.name if module.startswith(FROM_FILES) else module  # wherever the file is stored
+            sources[name] = _file_digest(path, modified)
+            waiting += _imports(module, path, modified, packages)
     lines = "\n".join(sorted(f"{module} {digest}" for module, digest in sources.items()))
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _source_file(module: str) -> Path | None:
@@ -82,9 +101,13 @@ def _source_file(module: str) -> Path | None:
     return Path(origin) if origin and origin.endswith(".py") else None
 
 
-def _is_library(path: Path) -> bool:
-    """Tell whether a file belongs to an installed package or to Python itself."""
-    return bool(INSTALLED & {*path.parts}) or path.is_relative_to(Path(os.__file__).parent)
+@cache
+def _is_library(package: str) -> bool:
+    """Tell whether a top-level package is installed or belongs to Python itself."""
+    if package in sys.stdlib_module_names:
+        return True
+    path = _source_file(package)
+    return path is not None and bool(INSTALLED & {*path.parts})
 
 
 @cache
@@ -95,47 +118,38 @@ def _file_digest(path: Path, modified: int) -> str:
     """
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
-    for start, stop in _docstrings(ast.parse(text)):
-        lines[start - 1 : stop] = [""] * (stop - start + 1)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            stop = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : stop] = [""] * (stop - node.lineno + 1)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row, column = token.start
         if token.type == tokenize.COMMENT and lines[row - 1]:
             lines[row - 1] = lines[row - 1][:column]
-    code = "\n".join(line.rstrip() for line in lines if line.strip())
+    code = "\n".join([line.rstrip() for line in lines if line.strip()])
     return hashlib.sha256(code.encode()).hexdigest()
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """Yield the first and last line of every string that stands alone as a statement."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.end_lineno or node.lineno
-
-
 @cache
-def _imports(module: str, path: Path, modified: int) -> tuple[str, ...]:
-    """Return the modules that a module imports anywhere in its code; type-checking imports are left out."""
+def _imports(module: str, path: Path, modified: int, packages: frozenset[str]) -> tuple[str, ...]:
+    """Return the modules that a module imports anywhere in its code, without libraries and type-checking imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    found: list[str] = []
-    for node in _without_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            name = ".".join(part for part in (base, node.module) if part)
-            found += [_defining_module(name, alias.name) for alias in node.names]
-    return tuple(dict.fromkeys(found))
-
-
-def _without_type_checking(tree: ast.Module) -> Iterator[ast.AST]:
-    waiting: list[ast.AST] = [tree]
+    imported: list[str] = []
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             waiting += node.orelse
             continue
-        yield node
         waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            imported += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            name = ".".join([part for part in (base, node.module) if part])
+            if _top(name) in packages or not _is_library(_top(name)):
+                imported += [_defining_module(name, alias.name) for alias in node.names]
+    return tuple(dict.fromkeys(imported))
 
 
 @cache
@@ -154,6 +168,42 @@ def _defining_module(module: str, name: str) -> str:
                     return _defining_module(node.module, alias.name)
     defined = getattr(getattr(sys.modules.get(module), name, None), "__module__", module)
     return defined if isinstance(defined, str) else module
+
+
+def modules_of_method(name: str, settings: Mapping[str, Any]) -> set[str]:
+    """Return the modules that define a method, its wrapper and its statistics."""
+    modules = {find(name).__module__}
+    if (wrap := settings.get(WRAP)) is not None:
+        modules.add(WRAPPERS[wrap].__module__)
+    if settings.get(STATISTICS) is not None:
+        modules.add("midway.adaptation.clustered")
+    return modules
+
+
+def modules_of_stream(scenario: Scenario, data: str) -> set[str]:
+    """Return the modules that define the data, the corruptions and the order of the images of a stream."""
+    corruptions = {CORRUPTIONS[shift].__module__ for shift in scenario.shifts if shift in CORRUPTIONS}
+    return {DATA_SETS[data].__module__, SCENARIOS[scenario.kind].__module__, *corruptions, *STREAMING}
+
+
+def registering_modules(cell: Cell) -> tuple[str, ...]:
+    """Return the modules outside midway that another process has to import before it runs a cell.
+
+    Example:
+        >>> from midway.bench import Grid
+        >>> from midway.bench.code import registering_modules
+        >>> registering_modules(Grid.from_dict({"methods": "tent"}).cells()[0])
+        ()
+    """
+    modules = modules_of_method(cell.method, cell.settings) | modules_of_stream(cell.scenario, cell.data)
+    modules |= {metric.compute.__module__ for metric in METRICS.values()}
+    return tuple(sorted(module for module in modules if _top(module) not in ("midway", "__main__")))
+
+
+def import_modules(modules: Iterable[str]) -> None:
+    """Import modules for what they register."""
+    for module in modules:
+        importlib.import_module(module)
 
 
 def folder_digest(root: str) -> str:

@@ -1,4 +1,4 @@
-"""What the methods cost: the MITA paper's count of forward passes, and the true cost."""
+"""The cost of methods: the MITA paper's count of forward passes, and the measured cost."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from midway import methods
 from midway.bench import paper
 from midway.bench.entries import Entry
 from midway.bench.suites import compared
 from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
+from midway.methods import adapt
 from midway.suggest import unknown
 
 
@@ -20,10 +20,10 @@ class Line:
     """A row of the complexity table.
 
     Attributes:
-        label: What it is called.
-        gflops_as_published: An image, counted for this network as the paper counts; None where it has no rule.
-        published: The paper's row, for WRN-28-10; None where it has none.
-        cost: What was measured; None where the method was not run.
+        label: Its label.
+        gflops_as_published: GFLOPs per image of this network by the rule of the paper; None if it has no rule.
+        published: The row of the paper, for WRN-28-10; None if there is none.
+        cost: The measured cost; None if the method was not run.
     """
 
     label: str
@@ -33,7 +33,7 @@ class Line:
 
 
 def complexity_entries() -> dict[str, Entry]:
-    """Return what to measure: the rows of the paper's table with its settings, then the methods as they are here.
+    """Return what to measure: the rows of the paper with its settings, then the methods with their defaults.
 
     Example:
         >>> from midway.bench.complexity import complexity_entries
@@ -42,9 +42,9 @@ def complexity_entries() -> dict[str, Entry]:
     """
     entries = [Entry(row.method, _settings(row), row.label) for row in paper.complexity()]
     known = {entry.label for entry in entries}
-    here = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in compared()]
+    ours = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in compared()]
     alike = {(entry.name, repr(entry.settings)) for entry in entries}
-    return {e.label: e for e in (*entries, *(e for e in here if (e.name, repr(e.settings)) not in alike))}
+    return {e.label: e for e in (*entries, *(e for e in ours if (e.name, repr(e.settings)) not in alike))}
 
 
 def _settings(row: paper.Complexity) -> dict[str, int]:
@@ -64,19 +64,20 @@ def measure_complexity(
     repeats: int = 1,
     on_entry: Callable[[str, int, int], None] | None = None,
 ) -> list[Line]:
-    """Measure what one batch costs each method on a network, beside the paper's count.
+    """Measure the cost of one batch for each method on a network, beside the count of the paper.
 
     Args:
-        network: The classifier; its weights do not matter for the cost.
+        network: The classifier; its weights do not matter.
         images: One batch (the paper: 200 images of CIFAR-10-C, gaussian noise).
-        only: Labels of the rows to measure; all if left out. The rest keep the paper's count.
-        repeats: Timed runs after the one that counts, see ``midway.cost.measure_cost``.
-        on_entry: Told before each row: its label, rows done, rows in all.
+        only: Labels of the rows to measure; all by default. The others have only the count of the paper.
+        repeats: Timed runs after the one that counts passes, see ``midway.cost.measure_cost``.
+        on_entry: Called before each row with its label, the rows done and the number of rows.
 
     Example:
-        >>> import midway, torch
+        >>> import torch
         >>> from midway.bench.complexity import measure_complexity
-        >>> lines = measure_complexity(midway.models.create("resnet20"), torch.rand(4, 3, 32, 32), only=["source"])
+        >>> from midway.models import create
+        >>> lines = measure_complexity(create("resnet20"), torch.rand(4, 3, 32, 32), only=["source"])
         >>> lines[0].label, lines[0].cost.forward_passes, round(lines[0].gflops_as_published, 3)
         ('source', 1.0, 0.042)
     """
@@ -94,7 +95,7 @@ def measure_complexity(
         if label in running:
             if on_entry is not None:
                 on_entry(label, running.index(label), len(running))
-            cost = measure_cost(methods.adapt(network, entry.name, **entry.settings), images, repeats=repeats)
+            cost = measure_cost(adapt(network, entry.name, **entry.settings), images, repeats=repeats)
         row = rows.get(label)
         if row is not None or cost is not None:
             lines.append(Line(label, None if row is None else _passes(row) * source, row, cost))

@@ -5,19 +5,22 @@ from __future__ import annotations
 import ast
 import warnings
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from midway import methods
+from torch import nn
+
 from midway.adaptation.presets import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
 from midway.bench.cell import as_tuple
+from midway.methods import adapt, find, hyperparameters
 from midway.suggest import unknown
 from midway.testing import tiny_network
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of a comparison: a method, what is set differently from its defaults, and its label.
+    """One row of a comparison: a method, the settings that differ from its defaults, and a label.
 
     Example:
         >>> from midway.bench.entries import Entry
@@ -31,53 +34,59 @@ class Entry:
 
     @classmethod
     def make(cls, name: str, settings: dict[str, Any], label: str | None = None) -> Entry:
-        """Check the settings against the method, and name the entry by them if it has no label.
+        """Check the settings by creating the method on a tiny network; without a label the settings are the label.
 
         Raises:
-            SettingError: The method or a setting is unknown, or the method refuses a value.
+            SettingError: The method or a setting is unknown, or the method rejects a value.
         """
-        written = ", ".join(f"{key}={as_tuple(value)!r}" for key, value in settings.items() if _says(key, value))
+        written = ", ".join(f"{key}={as_tuple(value)!r}" for key, value in settings.items() if _is_given(key, value))
         try:
-            known = {*methods.hyperparameters(name), *FOR_EVERY_METHOD}
+            known = {*hyperparameters(name), *FOR_EVERY_METHOD}
         except ValueError as error:
             raise SettingError(str(error), "name") from error
         try:
             settings = with_preset(name, settings)
         except ValueError as error:
             raise SettingError(f"{name}: {error}", PRESET) from error
-        settings = {key: as_tuple(value) for key, value in settings.items() if _says(key, value)}
+        settings = {key: as_tuple(value) for key, value in settings.items() if _is_given(key, value)}
         for setting in settings:
             if setting not in known:
                 raise SettingError(unknown(f"hyper-parameter of {name}", setting, known), setting)
-        elsewhere = methods.find(name).names_layers  # of the network to come
-        tried = {key: value for key, value in settings.items() if key not in elsewhere}
+        layers = find(name).names_layers  # settings that name layers of the real network
+        checked = {key: value for key, value in settings.items() if key not in layers}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                methods.adapt(tiny_network(), name, **tried)
+                adapt(_trial_network(), name, **checked)
         except (TypeError, ValueError) as error:
-            guilty = next((setting for setting in settings if setting in str(error)), "name")
-            raise SettingError(f"{name}: {error}", guilty) from error
+            at_fault = next((setting for setting in settings if setting in str(error)), "name")
+            raise SettingError(f"{name}: {error}", at_fault) from error
         return cls(name, settings, label or (f"{name}({written})" if written else name))
 
     def complete_settings(self, seed: int) -> dict[str, Any]:
-        """Return every hyper-parameter; the seed of the cell goes to a method that has one and was given none."""
-        defaults = methods.hyperparameters(self.name)
+        """Return every hyper-parameter; a method with a ``seed`` that is not set gets the seed of the cell."""
+        defaults = hyperparameters(self.name)
         if "seed" in defaults:
             defaults["seed"] = seed
         return {key: as_tuple(value) for key, value in (defaults | self.settings).items()}
 
 
-def _says(setting: str, value: Any) -> bool:
-    """Whether a setting is more than the None of those that every method takes."""
+def _is_given(setting: str, value: Any) -> bool:
+    """Tell whether a setting is given: those that every method takes are None by default."""
     return value is not None or setting not in FOR_EVERY_METHOD
 
 
+@cache
+def _trial_network() -> nn.Module:
+    """Return the network on which settings are checked; methods copy it and never change it."""
+    return tiny_network()
+
+
 class SettingError(ValueError):
-    """A method that cannot be set up as it is written.
+    """A method that cannot be created with the given settings.
 
     Attributes:
-        setting: The guilty setting, or ``"name"``.
+        setting: The setting at fault, or ``"name"``.
     """
 
     def __init__(self, message: str, setting: str) -> None:
@@ -86,13 +95,13 @@ class SettingError(ValueError):
 
 
 def parse_entries(text: str) -> list[Entry]:
-    """Read methods as the command line has them.
+    """Parse methods as they are written on the command line.
 
     Args:
-        text: Names with commas between them, each with settings in brackets if need be; ``label=`` names the row.
+        text: Names separated by commas, optionally with settings in parentheses; ``label=`` names the row.
 
     Raises:
-        ValueError: What is not understood, with an example.
+        ValueError: The text cannot be parsed; the message has an example.
 
     Example:
         >>> from midway.bench.entries import parse_entries
@@ -123,12 +132,12 @@ def _entry(node: ast.expr, text: str) -> Entry:
             settings[keyword.arg] = ast.literal_eval(keyword.value)
         except (ValueError, TypeError):
             written = ast.unparse(keyword.value)
-            raise ValueError(f"{node.func.id}: {keyword.arg}={written} is no plain value; quote words.") from None
+            raise ValueError(f"{node.func.id}: {keyword.arg}={written} is not a number or a quoted string.") from None
     label = settings.pop("label", None)
     if label is not None and not isinstance(label, str):
-        raise ValueError(f"{node.func.id}: the label must be a word in quotes, got {label!r}.")
+        raise ValueError(f"{node.func.id}: the label must be a quoted string, got {label!r}.")
     return Entry.make(node.func.id, settings, label)
 
 
 def _not_understood(text: str) -> str:
-    return f"methods '{text}' are not understood: write them like tent,tea(steps=4),mita."
+    return f"methods '{text}' cannot be parsed: write them like tent,tea(steps=4),mita."

@@ -1,14 +1,14 @@
 """Plans in TOML files, with errors that point at the line.
 
-networks = "wrn16_2.cifar10"        # a text or a list of them
+networks = "wrn16_2.cifar10"        # a string or a list of strings
 scenarios = ["pure:all", "outlier:glass_blur/gaussian_noise@0.005"]
 seeds = [0, 1, 2]
 images = 2000
-methods = "source, bn, tent"        # these and the tables below
+methods = "source, bn, tent"        # in addition to the tables below
 
 [[method]]
 name = "tea"
-label = "TEA x4"                    # what tables call it
+label = "TEA x4"                    # the name in tables
 steps = 4                           # any hyper-parameter
 """
 
@@ -19,11 +19,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from midway.bench.plan import Grid, PlanError
+from midway.bench.plan import Grid
+from midway.bench.plan_values import PlanError
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """Read a TOML file as plain values, not yet checked.
+    """Read a TOML file as plain values without checking them.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -36,11 +37,11 @@ def read_plan(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise PlanError(f"{path} is not UTF-8 text ({error}).") from error
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        position = re.search(r"\(at line (\d+), column \d+\)", str(error))
         text = path.read_text(encoding="utf-8")
-        line = int(place[1]) if place else text.count("\n") + 1
+        line = int(position[1]) if position else text.count("\n") + 1
         what = str(error).partition(" (at ")[0]
-        raise PlanError(f"{path}:{line}: {what}: this is not TOML; put words in quotes, lists in [ ].") from error
+        raise PlanError(f"{path}:{line}: {what}: this is not TOML; quote strings, and write lists in [ ].") from error
 
 
 def load_plan(path: Path | str) -> Grid:
@@ -68,12 +69,12 @@ def load_plan(path: Path | str) -> Grid:
         grid = Grid.from_dict(content)
         grid.cells()
     except PlanError as error:
-        raise pointed_at(path, error) from error
+        raise locate(path, error) from error
     return grid
 
 
-def pointed_at(path: Path, error: PlanError) -> PlanError:
-    """Put the file and the line of the guilty key before what an error says."""
+def locate(path: Path, error: PlanError) -> PlanError:
+    """Return an error with the file and the line of the key at fault in front of its message."""
     return PlanError(f"{path}:{line_of(path.read_text(encoding='utf-8'), *error.where)}: {error}", *error.where)
 
 

@@ -127,6 +127,11 @@ class Store:
     def __len__(self) -> int:
         return len(self._latest)
 
+    @property
+    def records(self) -> list[Record]:
+        """The record of every cell in the store; the latest result if there are several."""
+        return list(self._latest.values())
+
     def find(self, cell: Cell, *, keep_old: bool = False) -> Record | None:
         """Return the record of a cell under the label of the cell, or None.
 

@@ -1,19 +1,19 @@
-"""The MITA paper's tables as data: which methods with which settings on which streams."""
+"""The tables of the MITA paper as data: methods, settings and streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from midway import methods
 from midway.bench import paper
 from midway.bench.entries import Entry
 from midway.data import corruption_names
+from midway.methods import hyperparameters
 from midway.streams import Scenario
 from midway.suggest import unknown
 
 EQUAL_BUDGET = "tea_equal_budget"
-"""TEA with as many updates a batch as both models of MITA take together: MITA's fair rival, which the paper lacks."""
+"""TEA with as many updates per batch as both models of MITA together: a fair rival, which the paper lacks."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Suite:
     """A table of the paper: every entry on every stream.
 
     Attributes:
-        name: What the command line calls it.
-        title: What it shows.
-        entries: The rows; the paper's numbers are looked up by their labels.
+        name: Its name on the command line.
+        title: Its title.
+        entries: The rows; their labels are the keys of the paper's numbers.
         scenarios: The streams.
     """
 
@@ -36,11 +36,11 @@ class Suite:
 def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
     """Return a table of the paper by name: outlier, mixture, pure, sweep or ablation.
 
-    MITA and what depends on it have MITA's defaults as they are in this library.
+    MITA and entries that depend on it have the defaults of this library.
 
     Args:
-        name: Which table.
-        only: Labels of the rows to keep, besides Source; all if left out.
+        name: The table.
+        only: Labels of the rows to keep besides Source; all by default.
 
     Example:
         >>> from midway.bench.suites import suite
@@ -62,19 +62,19 @@ def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
 
 
 def equal_budget_tea() -> Entry:
-    """Return TEA with as many updates as MITA by default, and all that both have in common as MITA has it.
+    """Return TEA with as many updates as MITA, and with MITA's values of the settings that both have.
 
     Example:
-        >>> from midway import methods
         >>> from midway.bench.suites import equal_budget_tea
-        >>> equal_budget_tea().settings["langevin_steps"] == methods.hyperparameters("mita")["langevin_steps"]
+        >>> from midway.methods import hyperparameters
+        >>> equal_budget_tea().settings["langevin_steps"] == hyperparameters("mita")["langevin_steps"]
         True
     """
-    mita, tea = methods.hyperparameters("mita"), methods.hyperparameters("tea")
+    mita, tea = hyperparameters("mita"), hyperparameters("tea")
     shared = {name: value for name, value in mita.items() if name in tea and value != tea[name]}
     of_both = {
         "persistent": mita["predictor_steps"] + mita["data_model_steps"],
-        "fresh": mita["data_model_steps"],  # it goes on from the predictor
+        "fresh": mita["data_model_steps"],  # continues from the predictor
         "same": mita["predictor_steps"],
     }
     steps = of_both[mita["data_model"]]
@@ -82,7 +82,7 @@ def equal_budget_tea() -> Entry:
 
 
 def compared(*, without: Sequence[str] = ()) -> tuple[Entry, ...]:
-    """Return the paper's methods in its order, TEA with MITA's budget after TEA.
+    """Return the methods of the paper in its order; TEA with the budget of MITA follows TEA.
 
     Example:
         >>> from midway.bench.suites import compared
@@ -90,8 +90,8 @@ def compared(*, without: Sequence[str] = ()) -> tuple[Entry, ...]:
         ['tea', 'tea_equal_budget', 'memo', 'mita']
     """
     entries = [Entry(name, {}, name) for name in paper.METHODS if name not in without]
-    place = [entry.label for entry in entries].index("tea") + 1
-    return (*entries[:place], equal_budget_tea(), *entries[place:])
+    index = [entry.label for entry in entries].index("tea") + 1
+    return (*entries[:index], equal_budget_tea(), *entries[index:])
 
 
 def _outlier() -> Suite:
@@ -129,7 +129,7 @@ def _ablation() -> Suite:
         Scenario("outlier", pair, 0.005),
         Scenario("mixture", pair, 0.5),
     )
-    return Suite("ablation", "Ablation: what each part of MITA brings", entries, streams)
+    return Suite("ablation", "Ablation: the contribution of each part of MITA", entries, streams)
 
 
 SUITES: dict[str, Callable[[], Suite]] = {
@@ -139,4 +139,4 @@ SUITES: dict[str, Callable[[], Suite]] = {
     "sweep": _sweep,
     "ablation": _ablation,
 }
-"""Name -> how the table is made."""
+"""Name -> function that creates the table."""

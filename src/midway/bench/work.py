@@ -15,14 +15,13 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from midway import methods
 from midway.adaptation.parameters import first_weight
 from midway.bench.cell import Cell
 from midway.bench.measure import answer, measure
 from midway.bench.record import Failure, Record, Result, environment
 from midway.bench.resources import ResourceCache
 from midway.cost import Cost, Memory, Passes, count_passes, watch_memory
-from midway.methods import Method
+from midway.methods import Method, adapt, names
 
 OnBatch = Callable[[Cell, int, int, float], None]
 """Called after every batch: the cell, batches done, batches in all, accuracy so far in percent."""
@@ -90,9 +89,9 @@ def using_threads(count: int) -> Iterator[None]:
 
 def make_method(cell: Cell, resources: ResourceCache) -> Method:
     """Wrap the network of a cell in its method."""
-    if cell.method not in methods.names():
+    if cell.method not in names():
         importlib.import_module(cell.module)
-    return methods.adapt(resources.network(cell), cell.method, **cell.settings)
+    return adapt(resources.network(cell), cell.method, **cell.settings)
 
 
 def _evaluate(
@@ -100,7 +99,7 @@ def _evaluate(
 ) -> tuple[Result, dict[str, NDArray[Any]]]:
     stream = resources.stream(cell)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of single images and the like: a plan asks for them on purpose
+        warnings.simplefilter("ignore")  # single images and the like: a plan asks for them on purpose
         method = make_method(cell, resources)
         cost = _CountedCost(method)
         done = 0

@@ -1,4 +1,4 @@
-"""The command line: thin verbs over the public interface."""
+"""The command line: thin commands over the public interface."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-import midway
+from midway import __version__
 from midway.cli import data, demo, figures, listings, paper, report, run, tune
 from midway.cli.terminal import terminal
+from midway.workers import WorkerError
 
 app = typer.Typer(
     help="Midway: test-time adaptation for any PyTorch classifier.",
@@ -26,12 +27,13 @@ app.command()(figures.figures)
 app.command()(tune.tune)
 app.add_typer(listings.methods_app, name="methods")
 app.command("models")(listings.list_models)
+app.command("list")(listings.list_registry)
 app.add_typer(data.app, name="data")
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(midway.__version__)
+        print(__version__)
         raise typer.Exit
 
 
@@ -45,10 +47,10 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; what the user can mend becomes one line in red, without a traceback."""
+    """Run the command line; errors that the user can correct are printed as one line without a traceback."""
     try:
         app()
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, WorkerError) as error:
         terminal(stderr=True).print(
             f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True
         )

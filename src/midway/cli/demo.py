@@ -1,4 +1,4 @@
-"""`midway demo`: embedded data and network, a table on the screen, an HTML report beside it."""
+"""`midway demo`: a run with the embedded data and network that fits a time."""
 
 from __future__ import annotations
 
@@ -7,51 +7,53 @@ from typing import Annotated
 
 import typer
 
-from midway import data, models
-from midway.bench.demo import DATA, MODEL, STOPPED, run_demo
-from midway.cli.progress import ProgressLine
+from midway.bench import LocalEngine, Store
+from midway.bench.budget import fit_grid
+from midway.bench.demo import DATA, NETWORK, REQUIRED, demo_grid
+from midway.cli.run import run_into, show_results, split_commas, stored
 from midway.cli.terminal import terminal
-from midway.report import StoredRun, accuracy_table, summary, to_markdown, to_rich, write_report
 
 
 def demo(
-    methods: Annotated[str, typer.Option(help="Methods to compare, with commas; all of them if left out.")] = "",
+    methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas (default: all).")] = "",
     images: Annotated[
-        int | None, typer.Option(min=200, max=2000, help="How many of the embedded images (default: as time allows).")
+        int | None, typer.Option(min=200, max=2000, help="Number of embedded images (default: what fits the budget).")
     ] = None,
-    budget: Annotated[float, typer.Option(min=1, help="Seconds; dearer methods are left out and named.")] = 120,
-    seed: Annotated[int, typer.Option(help="Seed of corruptions and outliers.")] = 0,
+    budget: Annotated[
+        float, typer.Option(min=1, help="Seconds; slower methods are left out, never Source, BN, TENT and MITA.")
+    ] = 120,
+    seed: Annotated[int, typer.Option(help="Seed of corruptions, outliers and methods.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
 ) -> None:
     """Adapt the embedded network to corrupted CIFAR-10 images in three scenarios and compare the methods."""
     console = terminal()
-    console.print("Comparing methods on corrupted CIFAR-10 (embedded network and images) ...")
-    chosen = [name.strip() for name in methods.split(",") if name.strip()] or None
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out: {out} is a file: name a folder.")
-    with ProgressLine(console) as progress:
-        comparison = run_demo(methods=chosen, images=images, budget_seconds=budget, seed=seed, on_progress=progress)
-    stopped = STOPPED in comparison.settings
-    if stopped and not comparison.results:
-        raise typer.Exit(130)
-    table = accuracy_table(comparison)
-    comparison.save(out / "results.json")
-    (out / "table.md").write_text(to_markdown(table))
-    if any(result.method == "mita" for result in comparison.results) and not stopped:
-        _picture_moves(out, seed)
-    write_report(StoredRun("Midway demo", out, (comparison,)), out / "report.html")
-    console.print(to_rich(table))
-    console.print(summary(comparison), highlight=False)
-    console.print(f"Report: {out / 'report.html'}   results: {out / 'results.json'}", highlight=False, soft_wrap=True)
-    if stopped:
-        raise typer.Exit(130)
+    grid = demo_grid(split_commas(methods) or (), images=images, seed=seed)
+    engine = LocalEngine()
+    with Store(out) as store:
+        console.print("Comparing methods on corrupted CIFAR-10 (embedded network and images) ...")
+        grid, fitted = fit_grid(
+            grid,
+            store,
+            budget,
+            required=REQUIRED,
+            resources=engine.resources,
+            fixed_images=images,
+            reuse_images=False,
+        )
+        tally = run_into(console, grid.cells(), store, engine)
+        records = stored(store, grid.cells())
+    if tally is not None and any(entry.name == "mita" for entry in grid.methods):
+        _draw_moves(out, seed)
+    show_results(console, out, records, tally, left_out=fitted.left_out)
 
 
-def _picture_moves(out: Path, seed: int) -> None:
-    """Show what MITA does to one image under each corruption; a few images a batch are enough to see it."""
+def _draw_moves(out: Path, seed: int) -> None:
+    """Draw what MITA does to one image under each corruption; a small batch is enough."""
+    from midway.data import load
+    from midway.models import load as load_model
     from midway.report.figures import save
     from midway.report.figures.pictures import Setting, picture_figures
 
-    setting = Setting(models.load(MODEL).eval(), data.load(DATA).first(20), batch_size=20, image=3, seed=seed)
+    setting = Setting(load_model(NETWORK).eval(), load(DATA).first(20), batch_size=20, image=3, seed=seed)
     for name, figure in picture_figures(setting, only=["moves"]):
         save(figure, out / "figures" / name)

@@ -14,8 +14,8 @@ from torch import nn
 import midway
 from midway.adaptation.registry import WRAP
 from midway.bench import Comparison, Record, gather
-from midway.bench.material import arranged
 from midway.bench.networks import load_network
+from midway.bench.resources import arranged
 from midway.cli.terminal import terminal
 from midway.report.labels import tell_apart
 from midway.report.stored_run import StoredRun, read_run

@@ -1,9 +1,11 @@
-"""`midway methods` and `midway models`: what there is."""
+"""`midway list`, `midway methods` and `midway models`: what is registered."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+import importlib
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -12,24 +14,74 @@ from rich.text import Text
 
 from midway import methods, models
 from midway.adaptation import describe
-from midway.bench.plan import import_methods
-from midway.cli.run import listed
+from midway.bench.plan_values import import_plugins
+from midway.cli.run import split_commas
 from midway.cli.terminal import terminal
+from midway.suggest import unknown
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
 HOW_THEY_WORK = ("name", "adapts", "passes a batch", "needs")
 
+REGISTRIES = {
+    "methods": "midway.adaptation.registry:METHODS",
+    "wrappers": "midway.adaptation.wrappers:WRAPPERS",
+    "scenarios": "midway.streams.registry:REGISTRY",
+    "corruptions": "midway.data.corruptions:REGISTRY",
+    "datasets": "midway.data.datasets:REGISTRY",
+    "engines": "midway.bench.engines:ENGINES",
+    "metrics": "midway.metrics:METRICS",
+    "figures": "midway.report.figures:FIGURES",
+}
+"""Name of a registry on the command line -> module and attribute."""
+
+Import = Annotated[str | None, typer.Option("--import", help="Modules that register methods and so on.")]
+
 methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_command=True)
+
+
+def list_registry(
+    kind: Annotated[str, typer.Argument(help=f"One of {', '.join(REGISTRIES)}.")],
+    import_: Import = None,
+) -> None:
+    """List everything that is registered of one kind, with the module that defines it; also from other packages."""
+    import_plugins(split_commas(import_) or [])
+    if kind not in REGISTRIES:
+        raise ValueError(unknown("registry", kind, REGISTRIES))
+    rows = [(name, *_described(value)) for name, value in registry(kind).items()]
+    terminal().print(_table(("name", "description", "module"), rows))
+
+
+def registry(kind: str) -> Mapping[str, Any]:
+    """Return the registry of a kind.
+
+    Example:
+        >>> from midway.cli.listings import registry
+        >>> sorted(registry("engines"))
+        ['local', 'ray']
+    """
+    module, _, attribute = REGISTRIES[kind].partition(":")
+    values: Mapping[str, Any] = getattr(importlib.import_module(module), attribute)
+    return values
+
+
+def _described(value: Any) -> tuple[str, str]:
+    """Return the first line of the docstring of a registered object, or of the function it holds, and its module."""
+    functions = (
+        [each for each in vars(value).values() if inspect.isfunction(each)] if hasattr(value, "__dict__") else []
+    )
+    defined = value if inspect.isclass(value) or inspect.isfunction(value) else (*functions, type(value))[0]
+    text = (inspect.getdoc(defined) or "").partition("\n")[0] if defined is not type(value) else ""
+    return text, defined.__module__
 
 
 @methods_app.callback()
 def list_methods(
     context: typer.Context,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/methods.md.")] = False,
-    import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
+    import_: Import = None,
 ) -> None:
-    """List the methods: paper, paradigm, what each uses and aligns, what adapts, cost in passes, needs."""
-    import_methods(listed(import_) or [])
+    """List the methods: paper, paradigm, what each uses and aligns, what it adapts, cost in passes, needs."""
+    import_plugins(split_commas(import_) or [])
     if context.invoked_subcommand is not None:
         return
     if markdown:
@@ -39,24 +91,24 @@ def list_methods(
     rows = describe.overview()
     for columns in (WHAT_THEY_ARE, HOW_THEY_WORK):
         console.print(_table(columns, [[row[column] for column in columns] for row in rows]))
-    console.print("F, B: forward and backward passes. More of one: midway methods show NAME.", highlight=False)
-    console.print("Episodic(method) and Guarded(method) wrap any of them.", highlight=False)
+    console.print("F, B: forward and backward passes. Details of a method: midway methods show NAME.", highlight=False)
+    console.print("Episodic(method) and Guarded(method) wrap any method.", highlight=False)
 
 
 @methods_app.command("show")
 def show_method(
     name: Annotated[str, typer.Argument(help="A name that `midway methods` lists.")],
-    import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
+    import_: Import = None,
 ) -> None:
-    """Show what a method does, its hyper-parameters, their defaults and where they come from."""
-    import_methods(listed(import_) or [])
+    """Show what a method does, its hyper-parameters, their defaults and the source of the defaults."""
+    import_plugins(split_commas(import_) or [])
     method = methods.find(name)
     console = terminal()
     console.print(f"{method.about.title} ({method.about.paper})", style="bold", highlight=False, markup=False)
     for paragraph in describe.summary_of(method).split("\n\n"):
         console.print(Text(paragraph.replace("\n", " ")))
     row = next(row for row in describe.overview() if row["name"] == name)
-    facts = ("paradigm", "uses other images", "aligns each image", "adapts", "predicts", "passes a batch", "needs")
+    facts = [fact for fact in (*WHAT_THEY_ARE, *HOW_THEY_WORK) if fact not in ("name", "paper")]
     console.print(_table(("", ""), [(fact, row[fact]) for fact in facts], header=False))
     texts = describe.arguments_of(method)
     tuned = describe.tuned_of(name)
@@ -71,13 +123,13 @@ def show_method(
         for key, default in describe.defaults_of(name).items()
     ]
     if settings:
-        columns = ("hyper-parameter", "default", "tuned", "searched", "what it is, and where the default is from")
+        columns = ("hyper-parameter", "default", "tuned", "searched", "meaning, and source of the default")
         console.print(_table(columns, settings))
     console.print(
-        'Every method but memo, dua and bn with a prior also takes statistics="clustered": each image is normalised '
-        "with those of similar images of its batch, in place of the method's own statistics; every method takes "
-        'wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses); all '
-        'but memo take preset="tuned": what a search found on short streams of CIFAR-10 (docs/tuning.md).',
+        'Every method takes wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses). '
+        'All but memo take preset="tuned", the result of a search on short streams of CIFAR-10 (docs/tuning.md). All '
+        'but memo, dua and bn with a prior take statistics="clustered": each image is normalised with the statistics '
+        "of similar images of its batch instead of the method's own.",
         highlight=False,
     )
 
@@ -93,7 +145,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, header: boo
 
 
 def list_models() -> None:
-    """List the trained networks that come with the package."""
+    """List the trained networks of the package and the architectures."""
     table = Table("name", "network", "clean accuracy", "measured on", "data", "licence")
     for card in models.cards():
         network = f"{card.architecture} {card.arguments.get('depth')}-{card.arguments.get('width')}"

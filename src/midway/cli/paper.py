@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import sys
 from collections.abc import Sequence
@@ -15,15 +14,15 @@ import typer
 from rich.console import Console
 
 import midway
-from midway.bench import Cell, Grid, LocalEngine, Record, Store, paper, run
-from midway.bench.budget import Fit, fit, read_duration
+from midway.bench import Grid, LocalEngine, Record, Store, paper, run
+from midway.bench.budget import Fit, fit_grid, read_duration
 from midway.bench.complexity import measure_complexity
-from midway.bench.estimate import Estimate, Price
 from midway.bench.networks import load_network
+from midway.bench.resources import ResourceCache, check_data
 from midway.bench.suites import Suite, suite
 from midway.cli.progress import ProgressLine, RunProgress
 from midway.cli.report import report_records
-from midway.cli.run import check_data, check_device
+from midway.cli.run import check_device, stored
 from midway.cli.terminal import terminal
 from midway.report import to_rich
 from midway.report.common_seeds import UNEQUAL, common_seeds
@@ -100,23 +99,23 @@ def paper_table(
         threads=threads,
     )
     stopped = False
-    check_device(grid.cells())
+    engine = LocalEngine(jobs=jobs)
+    check_device(grid.cells(), engine)
     with Store(folder) as store:
-        fitted = _fitted(console, grid, store, budget, jobs) if budget else None
-        if fitted is not None:
-            kept = tuple(entry for entry in grid.methods if entry.label not in fitted.left_out)
-            grid = replace(
-                grid, methods=kept, images=fitted.images if fitted.images < fitted.available else grid.images
-            )
+        fitted = None
+        if budget:
+            console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
+            grid, fitted = fit_grid(grid, store, read_duration(budget), jobs=jobs, resources=engine.resources)
         cells = grid.cells()
-        check_data([cell for cell in cells if not store.has(cell)])
+        left = [cell for cell in cells if not store.has(cell)]
+        check_data(left, engine.resources or ResourceCache(), load_pixels=engine.resources is not None)
         try:
             with RunProgress(console, jobs) as progress:
-                run(cells, store, LocalEngine(jobs=jobs), command=_command(), watcher=progress)
+                run(cells, store, engine, command=_command(), watcher=progress)
         except KeyboardInterrupt:
             console.print("Stopped. The same command goes on from here; this is what there is so far.")
             stopped = True
-        records = [record for cell in cells if (record := store.labelled(cell)) is not None]
+        records = stored(store, cells)
     made = _table(chosen, records, data=data, network=network, budget=budget, fitted=fitted)
     _show(console, made, folder)
     report_records(console, folder, records, command=_command())
@@ -135,38 +134,6 @@ def _only_shifts(whole: Suite, wanted: Sequence[str]) -> Suite:
             raise ValueError(unknown(f"column of the {whole.name} table", text, sorted(known)))
     kept = tuple(scenario for scenario in whole.scenarios if not wanted or "/".join(scenario.shifts) in wanted)
     return replace(whole, scenarios=kept)
-
-
-def _fitted(console: Console, grid: Grid, store: Store, budget: str, jobs: int) -> Fit:
-    """Choose what fits the budget; a run that goes on keeps its choice, and under another budget its images."""
-    seconds = read_duration(budget)
-    asked = hashlib.sha256(repr((seconds, jobs, grid)).encode()).hexdigest()[:8]
-    choice = store.folder / f"budget-{asked}.json"
-    if choice.exists():
-        return Fit.load(choice)
-    cells = grid.cells()
-    estimate = Estimate()
-    available = len(estimate.material.lazy_stream(cells[0]).order)
-    begun = {record.cell.images for record in store.records.values()}
-    grid = replace(grid, images=begun.pop()) if len(begun) == 1 else grid
-    fixed = min(grid.images or available, available) if store.records and not begun else None
-    finished = {cell.key for cell in grid.cells() if store.has(cell)}
-    console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
-    left: dict[str, list[Cell]] = {entry.label: [] for entry in grid.methods}
-    for cell in grid.cells():
-        if cell.key not in finished:
-            left[cell.label].append(cell)
-    fitted = fit(
-        {label: estimate.price(some[0]) if some else Price(0, 0) for label, some in left.items()},
-        streams={label: len(some) for label, some in left.items()},
-        available=fixed or available,
-        batch_size=fixed or grid.batch_sizes[0],  # all images in one batch: no fewer
-        budget=seconds,
-        jobs=jobs,
-    )
-    fitted = replace(fitted, available=available)
-    fitted.save(choice)
-    return fitted
 
 
 def _table(

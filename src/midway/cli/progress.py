@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with the time left on a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar with the remaining time on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from midway.bench import Cell, Outcome
+from midway.bench import Cell, Record, Watcher
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
 class ProgressLine:
-    """Call it with what is running, how much is done and how much there is in all.
+    """Shows a description and the completed share of some work.
 
     Example:
         >>> import io
@@ -55,7 +55,7 @@ class ProgressLine:
         self.bar.stop()
 
     def __call__(self, doing: str, done: float, total: float) -> None:
-        """Show how far the work is."""
+        """Show the progress."""
         self.bar.update(self.task, description=doing, completed=done, total=total)
         now = time.monotonic()
         if not self.console.is_terminal and now - self.last_line >= SECONDS_BETWEEN_LINES:
@@ -64,7 +64,7 @@ class ProgressLine:
 
 
 def in_words(seconds: float) -> str:
-    """Say how long something takes, as people do.
+    """Return a duration in words.
 
     Example:
         >>> from midway.cli.progress import in_words
@@ -81,14 +81,14 @@ def in_words(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-class RunProgress:
-    """Shows how a run of cells goes: a bar over cells with the time left and each method's mean accuracy so far.
+class RunProgress(Watcher):
+    """Shows the progress of a run: a bar over cells, the remaining time and the mean accuracy of each method so far.
 
-    On a terminal the bar moves with every batch; elsewhere every finished cell is a line, and a cell that takes long
-    is heard of every few seconds. Time left is judged by the cells of the same method that are finished.
+    On a terminal the bar moves with every batch. Elsewhere every finished cell is a line, and long cells print a line
+    every few seconds. The remaining time is estimated from the finished cells of the same method.
 
     Args:
-        console: Where to.
+        console: The console to print to.
         jobs: Cells at a time.
     """
 
@@ -105,7 +105,7 @@ class RunProgress:
         self.task = self.bar.add_task("starting", total=None, count="")
         self.waiting: list[Cell] = []
         self.shares: dict[str, float] = {}  # key of a running cell -> share done
-        self.seconds: dict[str, list[float]] = {}  # label -> of finished cells
+        self.seconds: dict[str, list[float]] = {}  # label -> seconds of finished cells
         self.accuracies: dict[str, list[float]] = {}
         self.total = self.done = 0
         self.last_line = time.monotonic()
@@ -120,10 +120,10 @@ class RunProgress:
         self.bar.stop()
 
     def begin(self, cells: Sequence[Cell], finished: int) -> None:
-        """Note what is to be run."""
+        """Begin a run."""
         self.waiting, self.total = list(cells), len(cells)
         if finished:
-            self.console.print(f"{finished} cells are finished already, {len(cells)} to go.", highlight=False)
+            self.console.print(f"{finished} cells are already finished, {len(cells)} to go.", highlight=False)
         self.bar.update(self.task, total=max(len(cells), 1), count=f"0/{len(cells)}")
 
     def batch(self, cell: Cell, done: int, total: int, running: float) -> None:
@@ -136,22 +136,22 @@ class RunProgress:
             self.last_line = now
             self.console.print(f"[{self.done}/{self.total}] {doing}", highlight=False, markup=False, soft_wrap=True)
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, record: Record) -> None:
         """Show a finished cell."""
-        cell = outcome.cell
+        cell = record.cell
         self.waiting.remove(cell)
         self.shares.pop(cell.key, None)
         self.done += 1
-        if outcome.result is not None:
-            self.seconds.setdefault(cell.label, []).append(outcome.seconds)
-            self.accuracies.setdefault(cell.label, []).append(outcome.result.accuracy)
-            said = f"{outcome.result.accuracy:.2f} %"
+        if record.result is not None:
+            self.seconds.setdefault(cell.label, []).append(record.seconds)
+            self.accuracies.setdefault(cell.label, []).append(record.result.accuracy)
+            outcome = f"{record.result.accuracy:.2f} %"
         else:
-            said = f"failed, {outcome.failure.error}" if outcome.failure else "failed"
-        self._show(f"{cell}: {said}")
+            outcome = f"failed, {record.failure.error}" if record.failure else "failed"
+        self._show(f"{cell}: {outcome}")
         if not self.console.is_terminal:
             self.last_line = time.monotonic()
-            line = f"[{self.done}/{self.total}] {cell}: {said} ({in_words(outcome.seconds)}{self._left()})"
+            line = f"[{self.done}/{self.total}] {cell}: {outcome} ({in_words(record.seconds)}{self._left()})"
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _show(self, doing: str) -> None:
@@ -162,7 +162,7 @@ class RunProgress:
         self.bar.update(self.task, description=described, completed=completed, count=count)
 
     def _left(self) -> str:
-        """Say how long the rest will take, once a cell is finished."""
+        """Return the estimated remaining time; empty until a cell is finished."""
         if not self.seconds or not self.waiting:
             return ""
         overall = fmean(value for values in self.seconds.values() for value in values)

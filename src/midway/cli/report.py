@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +29,16 @@ def report(
     terminal().print(f"Report: {path}", highlight=False, soft_wrap=True, markup=False)
 
 
-def report_records(console: Console, folder: Path, records: Sequence[Record], *, command: str) -> None:
+def report_records(
+    console: Console,
+    folder: Path,
+    records: Sequence[Record],
+    *,
+    command: str,
+    left_out: Mapping[str, str] | None = None,
+) -> None:
     """Write the page of what a command has stored, finished or not, and say where it is; none of nothing."""
     if records:
-        run = stored_run(folder.resolve().name, list(records), folder=folder, command=command)
+        run = stored_run(folder.resolve().name, list(records), folder=folder, command=command, left_out=left_out)
         page = write_report(run, folder / "report.html")
         console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)

@@ -1,14 +1,13 @@
-"""`midway run`: a comparison of any methods, networks, data, scenarios and seeds, resumed where it was left."""
+"""`midway run`: compare any methods, networks, data sets, scenarios and seeds; a stopped run is continued."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,262 +17,271 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from midway.bench import Cell, Engine, Grid, LocalEngine, PlanError, Record, Store, gather, read_records
+from midway.bench import Cell, Engine, Grid, PlanError, Record, ResourceCache, Store, Tally, read_records
 from midway.bench import run as run_cells
-from midway.bench.engines.ray import RayEngine
-from midway.bench.estimate import Estimate
-from midway.bench.material import Material
-from midway.bench.outcome import environment
-from midway.bench.plan_file import pointed_at, read_plan
+from midway.bench.budget import CostEstimator
+from midway.bench.engines.base import CellTask
+from midway.bench.plan_file import locate, read_plan
+from midway.bench.record import environment
+from midway.bench.resources import check_data
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
+from midway.cli.engines import ENGINE_HELP, create_engine, read_options
 from midway.cli.progress import RunProgress, in_words
-from midway.cli.report import report_records
 from midway.cli.terminal import terminal
-from midway.report import accuracy_table, to_rich
-from midway.report import tables as report
-from midway.report.side_by_side import fit_width
-
-
-class EngineName(StrEnum):
-    """Where cells are run."""
-
-    local = "local"
-    ray = "ray"
 
 
 def run(
-    plan: Annotated[Path | None, typer.Argument(help="A TOML file; flags go before what it says.")] = None,
+    plan: Annotated[Path | None, typer.Argument(help="A TOML file. Flags override the file.")] = None,
     methods: Annotated[str | None, typer.Option(help='Such as "tent,tea(steps=4),mita".')] = None,
     networks: Annotated[
         str | None,
         typer.Option(
-            help="Names, checkpoints, architecture@checkpoint, or file.py:function for one of your own, by commas "
-            "(default: wrn16_2.cifar10)."
+            help="Names, checkpoints, architecture@checkpoint, or file.py:function for a network of your own, "
+            "separated by commas (default: wrn16_2.cifar10)."
         ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Data sets, by commas; name@folder has its own root (default: cifar10-mini).")
+        str | None, typer.Option(help="Data sets separated by commas; name@folder sets a root (default: cifar10-mini).")
     ] = None,
     root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: in the data home).")] = None,
     scenarios: Annotated[
         str | None,
         typer.Option(help="Such as pure:all,outlier:fog/snow@0.005,continual:all (default: pure:gaussian_noise)."),
     ] = None,
-    severities: Annotated[str | None, typer.Option(help="5, 1-5 or 1,3,5, where the scenario has no #.")] = None,
+    severities: Annotated[
+        str | None, typer.Option(help="5, 1-5 or 1,3,5, for scenarios without a # (default: 5).")
+    ] = None,
     seeds: Annotated[str | None, typer.Option(help="0, 0-4 or 0,7 (default: 0).")] = None,
-    batch_sizes: Annotated[str | None, typer.Option(help="1 to 500, by commas (default: 200).")] = None,
-    images: Annotated[int | None, typer.Option(help="Use at most this many (default: all).")] = None,
+    batch_sizes: Annotated[str | None, typer.Option(help="1 to 500, separated by commas (default: 200).")] = None,
+    images: Annotated[int | None, typer.Option(help="Use at most this many images (default: all).")] = None,
     size: Annotated[int | None, typer.Option(help="Side in pixels of images in files.")] = None,
     precision: Annotated[str | None, typer.Option(help="float32, bf16 or auto (default: float32).")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto (default: auto).")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads a cell uses (default: 1).")] = None,
-    import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads per cell (default: 1).")] = None,
+    import_: Annotated[
+        str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results (default: runs/ and the plan's name).")
+        Path | None, typer.Option(help="Folder for the results (default: runs/ and the name of the plan).")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time (default: processors / threads).")] = None,
-    engine: Annotated[EngineName, typer.Option(help="This machine's processes, or a Ray cluster.")] = EngineName.local,
+    engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of a running Ray cluster, or auto (default: one is started here).")
+        str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")
     ] = None,
-    cpus_per_cell: Annotated[float | None, typer.Option(help="With Ray (default: threads).")] = None,
-    gpus_per_cell: Annotated[float | None, typer.Option(help="With Ray (default: 1 on cuda).")] = None,
-    keep_predictions: Annotated[bool, typer.Option("--keep-predictions", help="Also keep every answer.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait if another run has the folder.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the cells and how long they would take.")] = False,
+    cpus_per_task: Annotated[float | None, typer.Option(help="CPUs per cell with Ray (default: threads).")] = None,
+    gpus_per_task: Annotated[float | None, typer.Option(help="GPUs per cell with Ray (default: 1 on cuda).")] = None,
+    engine_option: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
+    ] = None,
+    keep_predictions: Annotated[bool, typer.Option("--keep-predictions", help="Also store all predictions.")] = False,
+    keep_old: Annotated[bool, typer.Option("--keep-old", help="Accept results that other code computed.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait if another run uses the folder.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the cells and the estimated time.")] = False,
 ) -> None:
-    """Compare methods, one cell a method, network, data set, scenario and seed; run it again to resume."""
+    """Compare methods: one cell per method, network, data set, scenario and seed. Run it again to resume."""
     flags: dict[str, Any] = {
         "methods": methods,
-        "networks": listed(networks),
-        "data": listed(data),
+        "networks": split_commas(networks),
+        "data": split_commas(data),
         "root": None if root is None else str(root),
-        "scenarios": listed(scenarios),
+        "scenarios": split_commas(scenarios),
         "severities": None if severities is None else list(parse_severities(severities)),
-        "seeds": None if seeds is None else parse_wholes("seeds", seeds),
-        "batch_sizes": None if batch_sizes is None else parse_wholes("batch-sizes", batch_sizes),
+        "seeds": None if seeds is None else parse_integers("seeds", seeds),
+        "batch_sizes": None if batch_sizes is None else parse_integers("batch-sizes", batch_sizes),
         "images": images,
         "size": size,
         "precision": precision,
         "device": device,
         "threads": threads,
-        "import": listed(import_),
+        "import": split_commas(import_),
     }
-    cells = _plan(plan, {key: value for key, value in flags.items() if value is not None})
+    cells = _cells(plan, {key: value for key, value in flags.items() if value is not None})
     folder = out or Path("runs") / (plan.stem if plan else "run")
-    processes = jobs or _sensible_jobs(cells)
-    on_cluster = {"--address": address, "--cpus-per-cell": cpus_per_cell, "--gpus-per-cell": gpus_per_cell}
-    if engine is EngineName.ray:
-        if jobs is not None:
-            raise ValueError("--jobs is for the local engine: Ray runs what fits, see --cpus-per-cell.")
-    elif given := [flag for flag, value in on_cluster.items() if value is not None]:
-        raise ValueError(f"{given[0]} is for clusters: add --engine ray.")
-    else:
-        check_device(cells)
+    options = {"jobs": jobs, "address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
+    chosen = create_engine(engine, options | read_options(engine_option or []), jobs=_default_jobs(cells))
+    check_device(cells, chosen)
     if dry_run:
-        _show(cells, folder, processes, predictions=keep_predictions)
-    elif engine is EngineName.ray:
-        cluster = RayEngine(address=address, cpus_per_cell=cpus_per_cell, gpus_per_cell=gpus_per_cell)
-        _run(cells, folder, cluster, cluster.slots(cells), keep_predictions=keep_predictions, wait=wait)
-    else:
-        _run(cells, folder, LocalEngine(jobs=processes), processes, keep_predictions=keep_predictions, wait=wait)
+        _show_plan(cells, folder, chosen, predictions=keep_predictions, keep_old=keep_old)
+        return
+    console = terminal()
+    with Store(folder, wait=wait) as store:
+        tally = run_into(console, cells, store, chosen, keep_predictions=keep_predictions, keep_old=keep_old)
+        records = stored(store, cells, keep_old=keep_old)
+    show_results(console, folder, records, tally)
 
 
-def _plan(path: Path | None, flags: dict[str, Any]) -> list[Cell]:
-    """Put the file and the flags together; errors point at the line or name the flag."""
+def _cells(path: Path | None, flags: dict[str, Any]) -> list[Cell]:
+    """Combine the file and the flags; errors have the line in the file or the name of the flag."""
     content = read_plan(path) if path else {}
     if "methods" in flags:
         content.pop("method", None)
     try:
         return Grid.from_dict(content | flags).cells()
     except PlanError as error:
-        guilty = error.where[0] if error.where else ""
-        if path is not None and guilty in content and guilty not in flags:
-            raise pointed_at(path, error) from error
-        if guilty in flags:
-            raise PlanError(f"--{str(guilty).replace('_', '-')}: {error}", *error.where) from error
+        key = error.where[0] if error.where else ""
+        if path is not None and key in content and key not in flags:
+            raise locate(path, error) from error
+        if key in flags:
+            raise PlanError(f"--{str(key).replace('_', '-')}: {error}", *error.where) from error
         raise
 
 
-def check_data(cells: Sequence[Cell]) -> None:
-    """Load each data set once before anything begins: what is missing is said now, not cell by cell."""
-    material = Material()
-    for cell in {(cell.data, cell.root, cell.size): cell for cell in cells}.values():
-        material.data_set(cell)
+def check_device(cells: Sequence[Cell], engine: Engine) -> None:
+    """Raise if cells need a GPU and the engine runs on this machine, which has none."""
+    if engine.local and any(cell.device.startswith("cuda") for cell in cells) and not torch.cuda.is_available():
+        raise ValueError("--device: this machine has no GPU that torch can use: use cpu or auto, or a cluster.")
 
 
-def check_device(cells: Sequence[Cell]) -> None:
-    """Refuse a GPU that is not there."""
-    if any(cell.device.startswith("cuda") for cell in cells) and not torch.cuda.is_available():
-        raise ValueError(
-            "--device: torch finds no GPU here: use cpu or auto, or a cluster that has one (--engine ray)."
-        )
-
-
-def _run(cells: Sequence[Cell], folder: Path, engine: Engine, jobs: int, *, keep_predictions: bool, wait: bool) -> None:
-    console = terminal()
-    command = shlex.join(["midway", *sys.argv[1:]])
-    with Store(folder, wait=wait) as store:
-        if store.torn:
-            console.print("The last line of the store was torn off by a kill; its cell is run again.")
-        _tell_of_other_results(console, store, cells)
-        check_data([cell for cell in cells if not store.has(cell)])
-        try:
-            with RunProgress(console, jobs) as progress:
-                tally = run_cells(
-                    cells,
-                    store,
-                    engine,
-                    command=command,
-                    keep_predictions=keep_predictions,
-                    watcher=progress,
-                )
-        except KeyboardInterrupt:
-            done = sum(store.has(cell) for cell in cells)
-            console.print(
-                f"Stopped: {done} of {len(cells)} cells are in {folder}. The same command goes on from there."
+def run_into(
+    console: Console,
+    cells: Sequence[Cell],
+    store: Store,
+    engine: Engine,
+    *,
+    command: str = "",
+    keep_predictions: bool = False,
+    keep_old: bool = False,
+) -> Tally | None:
+    """Run cells into a store and show the progress; return None if Ctrl-C stopped the run."""
+    if store.truncated:
+        console.print("The last line of the store was truncated by a kill; its cell is run again.")
+    _show_other_results(console, store, cells, keep_old=keep_old)
+    left = [cell for cell in cells if not store.has(cell, predictions=keep_predictions, keep_old=keep_old)]
+    check_data(left, engine.resources or ResourceCache(), load_pixels=engine.resources is not None)
+    try:
+        with RunProgress(console, engine.slots(CellTask(cells[0])) if left else 1) as progress:
+            return run_cells(
+                cells,
+                store,
+                engine,
+                command=command or command_line(),
+                keep_predictions=keep_predictions,
+                keep_old=keep_old,
+                watcher=progress,
             )
-            with suppress(KeyboardInterrupt):  # who presses it again waits for no report
-                report_records(console, folder, _stored(store, cells), command=command)
-            raise typer.Exit(130) from None
-        records = _stored(store, cells)
-    for comparison in gather(records, command=command):
-        if comparison.results:
-            _print_table(console, accuracy_table(comparison))
-    again = f", {tally.before} before" if tally.before else ""
-    console.print(f"{tally.finished} cells finished now{again}. Results: {store.path}", highlight=False, soft_wrap=True)
-    report_records(console, folder, records, command=command)
+    except KeyboardInterrupt:
+        done = sum(store.has(cell, keep_old=keep_old) for cell in cells)
+        console.print(f"Stopped: {done} of {len(cells)} cells are in {store.folder}. Run the same command to continue.")
+        return None
+
+
+def stored(store: Store, cells: Sequence[Cell], *, keep_old: bool = False) -> list[Record]:
+    """Return the records of cells that have one."""
+    return [record for cell in cells if (record := store.find(cell, keep_old=keep_old)) is not None]
+
+
+def show_results(
+    console: Console,
+    folder: Path,
+    records: Sequence[Record],
+    tally: Tally | None,
+    *,
+    left_out: Mapping[str, str] | None = None,
+) -> None:
+    """Print tables, write the report, and end the command with a status: 1 if cells failed, 130 if it was stopped."""
+    from midway.cli.report import report_records
+    from midway.report import fit_width, group_records, to_rich
+
+    if tally is None:
+        with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the report
+            report_records(console, folder, records, command=command_line(), left_out=left_out)
+        raise typer.Exit(130)
+    for comparison in group_records(records, command=command_line(), left_out=left_out):
+        if not comparison.records:
+            continue
+        table = comparison.table()
+        for part in fit_width(table, console.width):
+            console.print(f"\n[bold]{escape(part.title)}[/bold]", highlight=False)
+            console.print(to_rich(replace(part, title="", notes=())))
+        for note in table.notes:
+            console.print(note, style="dim", highlight=False, markup=False)
+    before = f", {tally.before} before" if tally.before else ""
+    results = folder / RESULTS
+    console.print(f"{tally.finished} cells finished now{before}. Results: {results}", highlight=False, soft_wrap=True)
+    report_records(console, folder, records, command=command_line(), left_out=left_out)
     if tally.failed:
         for record in records:
             if record.failure is not None:
                 console.print(f"[red]failed:[/red] {escape(f'{record.cell}: {record.failure.error}')}", soft_wrap=True)
-        console.print(f"{tally.failed} cells failed; their tracebacks are in the results. Run again to retry them.")
+        console.print(f"{tally.failed} cells failed; the results have their tracebacks. Run again to retry them.")
         raise typer.Exit(1)
 
 
-def _stored(store: Store, cells: Sequence[Cell]) -> list[Record]:
-    return [record for cell in cells if (record := store.labelled(cell)) is not None]
+def command_line() -> str:
+    """Return the command that was started, to be stored with results."""
+    return shlex.join(["midway", *sys.argv[1:]])
 
 
-def _print_table(console: Console, table: report.Table) -> None:
-    """Print a table in parts that fit the terminal, its title and notes as lines of their own."""
-    for part in fit_width(table, console.width):
-        console.print(f"\n[bold]{escape(part.title)}[/bold]", highlight=False)
-        console.print(to_rich(replace(part, title="", notes=())))
-    for note in table.notes:
-        console.print(note, style="dim", highlight=False, markup=False)
-
-
-def _tell_of_other_results(console: Console, store: Store, cells: Sequence[Cell]) -> None:
-    """Say what is in the folder and not used, and what was measured elsewhere."""
+def _show_other_results(console: Console, store: Store, cells: Sequence[Cell], *, keep_old: bool) -> None:
+    """Print which stored results are out of date, not part of the plan, or from another machine."""
+    if old := store.out_of_date(cells):
+        results = sum(store.has(cell, keep_old=True) for cell in cells)
+        action = "kept" if keep_old else "run again"
+        console.print(f"{len(old)} of {results} results were made by other code and are {action}.", highlight=False)
     keys = {cell.key for cell in cells}
-    if others := len(store.records.keys() - keys):
-        console.print(f"{others} results in the folder are of other settings or versions; they stay as they are.")
-    here = environment()
+    if others := sum(record.cell.key not in keys for record in store.records):
+        console.print(f"{others} results in the folder have other settings; they are not changed.", highlight=False)
+    current, used = environment(), [record for record in stored(store, cells, keep_old=keep_old) if record.result]
     for part in ("torch", "cpu"):
-        elsewhere = {store.records[key].environment.get(part) for key in keys & store.records.keys()} - {here[part]}
-        if elsewhere:
-            found = ", ".join(map(str, sorted(elsewhere, key=str)))
-            console.print(f"Finished cells ran with {part} {found}, this is {here[part]}: last digits may differ.")
+        if other := {str(record.environment.get(part)) for record in used} - {current[part]}:
+            names = ", ".join(sorted(other))
+            console.print(f"Finished cells ran with {part} {names}, this is {current[part]}: last digits may differ.")
 
 
-def _show(cells: Sequence[Cell], folder: Path, jobs: int, *, predictions: bool) -> None:
-    """Print the cells, which are done, and how long the others would take."""
+def _show_plan(cells: Sequence[Cell], folder: Path, engine: Engine, *, predictions: bool, keep_old: bool) -> None:
+    """Print the cells, which of them are finished, and how long the others will take."""
     console = terminal()
-    done = set()
+    done: set[tuple[str, str]] = set()
     if (folder / RESULTS).is_file():
-        records = [record for record in read_records(folder) if record.result is not None]
-        done = {record.cell.key for record in records if record.predictions or not predictions}
+        for record in read_records(folder):
+            if record.result is not None and (record.predictions or not predictions):
+                done |= {(record.cell.key, record.cell.code), *([(record.cell.key, "")] if keep_old else [])}
     table = Table("method", "network", "data", "scenario", "seed", "batch", "key", "estimate", box=None)
-    total = 0.0
-    estimate = Estimate()
+    left, estimator = [], CostEstimator(engine.resources)
     for cell in cells:
-        shown = "done"
-        if cell.key not in done:
-            seconds = estimate.seconds(cell)
-            total += seconds
-            shown = in_words(seconds)
+        finished = (cell.key, cell.code) in done or (cell.key, "") in done
+        left += [] if finished else [estimator.seconds(cell)]
         network = cell.network.rpartition("/")[2]
+        shown = "done" if finished else in_words(left[-1])
         row = (cell.label, network, cell.data, cell.scenario, cell.seed, cell.batch_size, cell.key, shown)
         table.add_row(*(escape(str(part)) for part in row))
     console.print(table)
-    left = sum(cell.key not in done for cell in cells)
-    console.print(
-        f"{len(cells)} cells, {left} to run: about {in_words(total / min(jobs, max(left, 1)))} with {jobs} at a time.",
-        highlight=False,
-    )
+    slots = engine.slots(CellTask(cells[0]))
+    seconds = in_words(sum(left) / min(slots, max(len(left), 1)))
+    console.print(f"{len(cells)} cells, {len(left)} to run: about {seconds} with {slots} at a time.", highlight=False)
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Read names with commas between them.
+def split_commas(text: str | None) -> list[str] | None:
+    """Split names separated by commas.
 
     Example:
-        >>> listed("bn, tent"), listed(None)
+        >>> split_commas("bn, tent"), split_commas(None)
         (['bn', 'tent'], None)
     """
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def parse_wholes(flag: str, text: str) -> list[int]:
-    """Read whole numbers as people write them.
+def parse_integers(flag: str, text: str) -> list[int]:
+    """Parse integers and ranges.
 
     Example:
-        >>> parse_wholes("seeds", "0-2,7")
+        >>> parse_integers("seeds", "0-2,7")
         [0, 1, 2, 7]
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
         if not first.isdecimal() or not last.isdecimal():
-            raise ValueError(f"--{flag} '{text}' is not understood: write whole numbers, such as 1, 1-4 or 1,7.")
-        found += range(int(first), int(last) + 1)
-    return found
+            raise ValueError(f"--{flag} '{text}' cannot be parsed: write integers, such as 1, 1-4 or 1,7.")
+        numbers += range(int(first), int(last) + 1)
+    return numbers
 
 
-def _sensible_jobs(cells: Sequence[Cell]) -> int:
-    """Choose as many jobs as there are processors for; a GPU gets one, whose memory it is."""
+def _default_jobs(cells: Sequence[Cell]) -> int:
+    """Return as many jobs as there are processors for; one on a GPU, because of its memory."""
     if cells[0].device != "cpu":
         return 1
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The console that every command writes to."""
+"""The console of all commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 
 
 def terminal(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
-    """Make a console on which ``pure:fog:`` stays what it is; rich would show a picture of fog.
+    """Return a console without emoji codes: rich would print ``pure:fog:`` with a picture of fog.
 
     Example:
         >>> import sys

@@ -1,4 +1,4 @@
-"""`midway tune`: search a method's hyper-parameters on corruptions that no result is reported on."""
+"""`midway tune`: search the hyper-parameters of a method on corruptions that no result is reported on."""
 
 from __future__ import annotations
 
@@ -11,69 +11,70 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midway.bench import LocalEngine, Store, load_plan, run
+from midway.bench import Engine, LocalEngine, ResourceCache, Store, load_plan, run
 from midway.bench.budget import read_duration
-from midway.bench.engines.ray import RayEngine
 from midway.bench.entries import Entry, parse_entries
-from midway.bench.plan import import_methods
+from midway.bench.plan_values import import_plugins
+from midway.bench.resources import check_data
+from midway.cli.engines import ENGINE_HELP, create_engine, read_options
 from midway.cli.progress import ProgressLine, RunProgress, in_words
-from midway.cli.run import EngineName, check_data, check_device, listed
+from midway.cli.run import check_device, split_commas, stored
 from midway.cli.terminal import terminal
-from midway.report import write_report
-from midway.report.figures.style import save
-from midway.report.figures.tuning import draw_history, draw_importance, history_of
-from midway.report.stored_run import HELD_OUT, STUDY, search_run
 from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
-from midway.tune import SCENARIOS, Findings, Search, TrialRecord, held_out_plan
-from midway.tune import tune as search_for
-from midway.tune.passwords import without_password
+from midway.tune import SCENARIOS, Search, StudyResult, TrialRecord, held_out_plan
+from midway.tune import tune as run_search
+from midway.tune.result import HELD_OUT, STUDY
 
 
 def tune(
     method: Annotated[
         str,
-        typer.Argument(help='A name that `midway methods` lists, or such as "tea(langevin_steps=1)": that is held.'),
+        typer.Argument(help='A name that `midway methods` lists, optionally with fixed settings: "tea(steps=2)".'),
     ],
-    trials: Annotated[int, typer.Option(min=1, help="Trials the study shall have in all.")] = 50,
+    trials: Annotated[int, typer.Option(min=1, help="Number of trials of the study in all.")] = 50,
     timeout: Annotated[str, typer.Option(help="Begin no trial after this time, such as 30m (default: none).")] = "",
     storage: Annotated[
         str,
         typer.Option(help="A file, or a URL: sqlite:///tune.db, postgresql://user@host/name (default: in --out)."),
     ] = "",
     data: Annotated[str, typer.Option(help="Data set, see `midway data ls`.")] = "cifar10-mini",
-    root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: the usual place).")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: in the data home).")] = None,
     network: Annotated[
         str, typer.Option(help="A name, a checkpoint, architecture@checkpoint, or an untrained architecture.")
     ] = "wrn16_2.cifar10",
     scenarios: Annotated[
         str,
-        typer.Option(help="Streams of the tuning corruptions, by commas (default: eight, the paper's three kinds)."),
+        typer.Option(help="Streams of the tuning corruptions, separated by commas (default: eight of three kinds)."),
     ] = "",
-    images: Annotated[int | None, typer.Option(min=1, help="How many images of the set (default: all).")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images a batch.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Of streams, of the method, and of what is tried.")] = 0,
+    images: Annotated[int | None, typer.Option(min=1, help="Number of images of the set (default: all).")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images per batch.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of streams, method and search.")] = 0,
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    threads: Annotated[int, typer.Option(min=1, help="Threads a trial uses.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads per trial.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Trials at a time.")] = 1,
-    engine: Annotated[
-        EngineName, typer.Option(help="This machine, or a Ray cluster whose nodes all reach the storage.")
-    ] = EngineName.local,
+    engine: Annotated[str, typer.Option(help=f"{ENGINE_HELP} All machines must reach the storage.")] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of a running Ray cluster, or auto (default: one is started here).")
+        str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")
     ] = None,
-    gpus_per_trial: Annotated[float | None, typer.Option(help="With Ray (default: 1 on cuda).")] = None,
-    gain: Annotated[bool, typer.Option(help="Measure the gain on corruptions the search never saw.")] = True,
-    import_: Annotated[str | None, typer.Option("--import", help="Modules with methods of your own.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for what is found (default: runs/tune/METHOD).")] = None,
+    cpus_per_task: Annotated[float | None, typer.Option(help="CPUs per trial with Ray (default: threads).")] = None,
+    gpus_per_task: Annotated[float | None, typer.Option(help="GPUs per trial with Ray (default: 1 on cuda).")] = None,
+    engine_option: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
+    ] = None,
+    gain: Annotated[bool, typer.Option(help="Measure the gain on corruptions outside the search.")] = True,
+    import_: Annotated[
+        str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the result (default: runs/tune/METHOD).")] = None,
 ) -> None:
-    """Search a method's hyper-parameters; the same command goes on where it was stopped, here or on other machines."""
+    """Search the hyper-parameters of a method. The same command continues the search, also on other machines."""
     console = terminal()
-    import_methods(listed(import_) or [])
+    import_plugins(split_commas(import_) or [])
     entry = _one_entry(method)
     folder = out or Path("runs/tune") / entry.name
-    streams = tuple(str(Scenario.parse(text.strip())) for text in scenarios.split(",") if text.strip())
+    streams = tuple(str(Scenario.parse(text)) for text in split_commas(scenarios) or ())
     search = Search(
         method=entry.name,
         held=entry.settings,
@@ -88,71 +89,100 @@ def tune(
         device=device,
         threads=threads,
     )
-    on_cluster = {"--address": address, "--gpus-per-trial": gpus_per_trial}
-    if engine is EngineName.local:
-        if given := [flag for flag, value in on_cluster.items() if value is not None]:
-            raise ValueError(f"{given[0]} is for clusters: add --engine ray.")
-        check_device(search.cells({}))
-        check_data(search.cells({}))
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / STUDY).is_file() and (other := Findings.load(folder / STUDY).study) != search.name:
-        raise ValueError(
-            f"{folder} has what another search found ({other}; this one is {search.name}): choose another --out, "
-            f"or remove {folder / STUDY}."
-        )
+    options = {"address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
+    chosen = create_engine(engine, options | read_options(engine_option or []), jobs=jobs)
+    _check(search, chosen, folder)
     seconds = read_duration(timeout) if timeout else float("inf")
-    cluster = RayEngine(address=address, gpus_per_cell=gpus_per_trial) if engine is EngineName.ray else None
-    where = storage or str(folder / "study.journal")
     try:
         with ProgressLine(console) as progress:
-            teller = _Teller(console, progress, trials)
-            found = search_for(
-                search, storage=where, trials=trials, seconds=seconds, jobs=jobs, cluster=cluster, on_trial=teller
+            result = run_search(
+                search,
+                storage=storage or str(folder / "study.journal"),
+                trials=trials,
+                seconds=seconds,
+                jobs=jobs,
+                engine=chosen,
+                on_trial=_TrialPrinter(console, progress, trials),
             )
     except KeyboardInterrupt:
-        console.print("Stopped. Every finished trial is kept; the same command goes on from there.")
+        console.print("Stopped. Every finished trial is stored. Run the same command to continue.")
         raise typer.Exit(130) from None
-    command = shlex.join(["midway", *map(without_password, sys.argv[1:])])
-    found = replace(found, command=command)
-    found.save(folder / STUDY)
-    _show(console, found)
+    result = replace(result, command=_command_without_password())
+    _show(console, result)
+    plan = _save(console, folder, search, result)
+    _finish(console, folder, result, plan if gain else None, jobs)
+
+
+def _one_entry(text: str) -> Entry:
+    """Parse the method and its fixed settings."""
+    entries = parse_entries(text)
+    if len(entries) != 1:
+        raise ValueError(f"'{text}' has {len(entries)} methods: search one at a time.")
+    return entries[0]
+
+
+def _check(search: Search, engine: Engine, folder: Path) -> None:
+    """Raise before a search begins if it cannot run, or if the folder has the result of another search."""
+    cells = search.cells({})
+    check_device(cells, engine)
+    check_data(cells, engine.resources or ResourceCache(), load_pixels=engine.resources is not None)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / STUDY
+    if path.is_file() and (other := StudyResult.load(path).study) != search.name:
+        raise ValueError(
+            f"{folder} has the result of another search ({other}; this one is {search.name}): choose another --out, or "
+            f"remove {path}."
+        )
+
+
+def _command_without_password() -> str:
+    from midway.tune.storage import without_password
+
+    return shlex.join(["midway", *map(without_password, sys.argv[1:])])
+
+
+def _save(console: Console, folder: Path, search: Search, result: StudyResult) -> Path:
+    """Write the result, the best settings as a plan, and the figures; return the plan."""
+    from midway.report.figures import save
+    from midway.report.figures.tuning import draw_history, draw_importance, history_of
+
+    result.save(folder / STUDY)
     plan = folder / "best.toml"
-    plan.write_text(held_out_plan(search, found), encoding="utf-8")
-    save(draw_history(history_of(found)), folder / "history")
-    if found.importance:
-        save(draw_importance(found.importance), folder / "importance")
+    plan.write_text(held_out_plan(search, result), encoding="utf-8")
+    save(draw_history(history_of(result)), folder / "history")
+    if result.importance:
+        save(draw_importance(result.importance), folder / "importance")
     console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / STUDY}", soft_wrap=True)
+    return plan
+
+
+def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | None, jobs: int) -> None:
+    """Measure the gain, if there is a plan for it, and write the report."""
+    from midway.report import search_run, write_report
+
     problem: ValueError | None = None
     stopped = False
-    if running := found.count("running"):
-        console.print(f"Still running elsewhere: {running}. Run this again for the final word.")
-    elif found.best.settings == found.defaults:
+    if running := result.count("running"):
+        console.print(f"{running} trials still run elsewhere. Run the same command again for the final result.")
+    elif result.best.settings == result.defaults:
         console.print("The defaults are the best so far: there is no gain to measure.")
-    elif gain:
+    elif plan is not None:
         try:
-            measured = measure_gain(console, plan, jobs, command=command)
-            console.print(f"On corruptions the search never saw: {measured}", highlight=False, soft_wrap=True)
-        except ValueError as error:  # what was found is worth a page all the same
+            measured = measure_gain(console, plan, jobs, command=result.command)
+            console.print(f"On corruptions outside the search: {measured}", highlight=False, soft_wrap=True)
+        except ValueError as error:  # the result deserves a report in any case
             problem = error
         except KeyboardInterrupt:
-            console.print("Stopped while the gain was measured; the same command goes on from there.")
+            console.print("Stopped while measuring the gain. Run the same command to continue.")
             stopped = True
-    if failed := found.count("failed"):
-        console.print(f"{failed} trials failed; {STUDY} says why.")
-    page = write_report(search_run(folder, found), folder / "report.html")
+    if failed := result.count("failed"):
+        console.print(f"{failed} trials failed; {STUDY} has the reasons.")
+    page = write_report(search_run(folder, result), folder / "report.html")
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
     if problem is not None:
         raise problem
     if stopped:
         raise typer.Exit(130)
-
-
-def _one_entry(text: str) -> Entry:
-    """Read the method and what of it is held."""
-    entries = parse_entries(text)
-    if len(entries) != 1:
-        raise ValueError(f"'{text}' are {len(entries)} methods: search one at a time.")
-    return entries[0]
 
 
 def measure_gain(console: Console, plan: Path, jobs: int = 1, *, command: str = "") -> PairedComparison:
@@ -161,34 +191,32 @@ def measure_gain(console: Console, plan: Path, jobs: int = 1, *, command: str = 
     with Store(plan.parent / HELD_OUT) as store:
         with RunProgress(console, jobs) as progress:
             run(cells, store, LocalEngine(jobs=jobs), command=command, watcher=progress)
-        records = [store.labelled(cell) for cell in cells]
+        records = stored(store, cells)
     accuracy: dict[str, list[float]] = {}
     for record in records:
-        if record is None or record.result is None:
+        if record.result is None:
             raise ValueError(f"the gain cannot be measured: cells failed, see {store.path}.")
         accuracy.setdefault(record.cell.label, []).append(record.result.accuracy)
     defaults, tuned = accuracy.values()
     return compare_paired(tuned, defaults, rival="the defaults")
 
 
-class _Teller:
-    """Tells of trials as they end."""
+class _TrialPrinter:
+    """Prints trials as they end."""
 
     def __init__(self, console: Console, progress: ProgressLine, trials: int) -> None:
         self.console, self.progress, self.trials = console, progress, trials
-        self.ended = 0
         self.best: TrialRecord | None = None
 
     def __call__(self, trial: TrialRecord) -> None:
-        self.ended += 1
         if trial.state == "complete" and (self.best is None or (trial.accuracy or 0) > (self.best.accuracy or 0)):
             self.best = trial
-        took = "" if trial.seconds is None else f", {in_words(trial.seconds)}"
+        duration = "" if trial.seconds is None else f", {in_words(trial.seconds)}"
         value = "" if trial.accuracy is None else f" {trial.accuracy:.2f} %"
-        line = f"trial {trial.number} {trial.state}{value}{took}  {_settings(trial)} {trial.failure}".rstrip()
+        line = f"trial {trial.number} {trial.state}{value}{duration}  {_settings(trial)} {trial.failure}".rstrip()
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
-        doing = "searching" if self.best is None else f"best so far {self.best.accuracy:.2f} %"
-        self.progress(doing, min(trial.number + 1, self.trials), self.trials)
+        status = "searching" if self.best is None else f"best so far {self.best.accuracy:.2f} %"
+        self.progress(status, min(trial.number + 1, self.trials), self.trials)
 
 
 def _settings(trial: TrialRecord) -> str:
@@ -198,14 +226,14 @@ def _settings(trial: TrialRecord) -> str:
     )
 
 
-def _show(console: Console, found: Findings) -> None:
-    best = found.best
-    against = "" if found.gain is None else f", {found.gain:+.2f} points against the defaults"
-    states = ", ".join(f"{n} {state}" for state in ("complete", "pruned", "failed") if (n := found.count(state)))
+def _show(console: Console, result: StudyResult) -> None:
+    best = result.best
+    gain = "" if result.gain is None else f", {result.gain:+.2f} points against the defaults"
+    states = ", ".join(f"{n} {state}" for state in ("complete", "pruned", "failed") if (n := result.count(state)))
     console.print(
-        f"{found.method}, {states}. Best, trial {best.number}: {best.accuracy:.2f} %{against}.", highlight=False
+        f"{result.method}, {states}. Best, trial {best.number}: {best.accuracy:.2f} %{gain}.", highlight=False
     )
     console.print(_settings(best), highlight=False, soft_wrap=True)
-    if found.importance:
-        shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.importance.items())
-        console.print(f"What mattered: {shares}", highlight=False, soft_wrap=True)
+    if result.importance:
+        shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in result.importance.items())
+        console.print(f"Importance: {shares}", highlight=False, soft_wrap=True)

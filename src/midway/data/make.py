@@ -12,31 +12,24 @@ import hashlib
 import io
 import os
 import shutil
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
-from midway.data.corrupted import CorruptedImages, check_severity
+from midway.data.chunks import Chunk, RunChunks, chunk_workers
+from midway.data.corrupted import check_severity
 from midway.data.corruptions import REGISTRY, corruption_names
 from midway.data.datasets import load
 from midway.data.download import Progress, silent
-from midway.data.image_set import ImageArray, ImageSet
+from midway.data.image_set import ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
 from midway.files import FolderLock, write_atomically
 
 Layout = Literal["npy", "jpeg", "png"]
-JPEG_QUALITY = 85  # as published
 CHUNK_PIXELS = 1 << 20  # per unit of work: 1,024 images of 32 px, 20 of 224 px
 
 
@@ -77,6 +70,11 @@ class _Plan:
         return settings if self.layout == "npy" else settings | {"class_names": list(self.data.class_names)}
 
     @property
+    def source(self) -> Path:
+        """The file that gives the clean images to worker processes."""
+        return self.folder / ".source"
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The files or folders to write."""
         if self.layout == "npy":
@@ -87,19 +85,6 @@ class _Plan:
     def images_per_corruption(self) -> int:
         """Number of images per corruption."""
         return len(self.data) * len(self.severities)
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """A unit of work: some images under one corruption at one severity, and their target."""
-
-    corruption: str
-    severity: int
-    seed: int
-    indices: range
-    target: Path
-    first_row: int = 0  # of the .npy file
-    names: tuple[str, ...] = ()  # of the image files
 
 
 def make_corrupted(
@@ -159,7 +144,7 @@ def make_corrupted(
     write = _write_npy if plan.layout == "npy" else _write_folders
     with FolderLock(plan.folder):
         manifest = _continued(plan)
-        with _workers(data.images, jobs or os.cpu_count() or 1) as run:
+        with chunk_workers(data.images, plan.source, jobs or os.cpu_count() or 1) as run:
             write(plan, manifest, run, progress)
     return plan.folder
 
@@ -201,7 +186,7 @@ def _finished(folder: Path, manifest: Manifest, part: str) -> bool:
     return part in manifest.files and path.exists() and FileFacts.of(path) == manifest.files[part]
 
 
-def _write_npy(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -> None:
+def _write_npy(plan: _Plan, manifest: Manifest, run: RunChunks, progress: Progress) -> None:
     folder, count, shape = plan.folder, len(plan.data), tuple(plan.data.images.shape)
     total = plan.images_per_corruption
     small = np.uint8 if len(plan.data.class_names) <= 256 else np.int64  # uint8 as published
@@ -216,7 +201,9 @@ def _write_npy(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -
             part = folder / f".{name}.part"
             np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=(total, *shape[1:]))  # workers fill it
             chunks = [
-                _Chunk(corruption, severity, plan.seed, indices, part, first_row=order * count + indices.start)
+                Chunk(
+                    plan.source, corruption, severity, plan.seed, indices, part, first_row=order * count + indices.start
+                )
                 for order, severity in enumerate(plan.severities)
                 for indices in _chunks(shape)
             ]
@@ -226,7 +213,7 @@ def _write_npy(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -
         progress(corruption, total, total)
 
 
-def _write_folders(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -> None:
+def _write_folders(plan: _Plan, manifest: Manifest, run: RunChunks, progress: Progress) -> None:
     folder, total = plan.folder, plan.images_per_corruption
     names = _file_names(plan.data, ".JPEG" if plan.layout == "jpeg" else ".png")
     for corruption in plan.corruptions:
@@ -239,7 +226,15 @@ def _write_folders(plan: _Plan, manifest: Manifest, run: _Run, progress: Progres
                 for inner in {Path(name).parent for name in names}:
                     (staging / inner).mkdir(parents=True)
                 chunks = [
-                    _Chunk(corruption, severity, plan.seed, indices, staging, names=names[indices.start : indices.stop])
+                    Chunk(
+                        plan.source,
+                        corruption,
+                        severity,
+                        plan.seed,
+                        indices,
+                        staging,
+                        names=names[indices.start : indices.stop],
+                    )
                     for indices in _chunks(plan.data.images.shape)
                 ]
                 _follow(run(chunks), corruption, total, progress, start=done)
@@ -287,67 +282,3 @@ def _file_names(data: ImageSet, suffix: str) -> tuple[str, ...]:
         if len({name.lower() for name in names}) == len(names):
             return names
     return tuple(f"{folder}/{index:08d}{suffix}" for index, folder in enumerate(folders))
-
-
-_Run = Callable[[Iterable[_Chunk]], Iterator[int]]
-
-
-@contextmanager
-def _workers(images: ImageArray, jobs: int) -> Iterator[_Run]:
-    """Give a function that does chunks of work and yields the number of images of each finished one."""
-    if jobs == 1:
-        yield lambda chunks: (_work(images, chunk) for chunk in chunks)
-        return
-    held = np.asarray(images) if isinstance(images, np.memmap) else images  # a memory map loses its type on the way
-    # spawned, not forked: the parent may have threads (torch's among them) that a forked child would wait for
-    with ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(held,)
-    ) as pool:
-
-        def run(chunks: Iterable[_Chunk]) -> Iterator[int]:
-            waiting: set[Future[int]] = {pool.submit(_work_on_held, chunk) for chunk in chunks}
-            try:
-                while waiting:
-                    finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        yield future.result()
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-        yield run
-
-
-_held: list[ImageArray] = []  # in a worker process only: the images, sent once and not with every chunk
-
-
-def _begin_worker(images: ImageArray) -> None:
-    if isinstance(images, LazyImages):
-        images.workers = 1  # the processes already fill the processors
-    _held[:] = [images]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Leave when the parent is gone: a killed run must not leave workers that wait for ever."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _work_on_held(chunk: _Chunk) -> int:
-    return _work(_held[0], chunk)
-
-
-def _work(images: ImageArray, chunk: _Chunk) -> int:
-    corrupted = CorruptedImages(images, chunk.corruption, chunk.severity, chunk.seed)
-    pixels: NDArray[np.uint8] = corrupted[chunk.indices.start : chunk.indices.stop]
-    if not chunk.names:
-        rows = np.lib.format.open_memmap(chunk.target, mode="r+")
-        rows[chunk.first_row : chunk.first_row + len(pixels)] = pixels
-        rows.flush()
-        return len(pixels)
-    for name, image in zip(chunk.names, pixels, strict=True):
-        Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(chunk.target / name, quality=JPEG_QUALITY)
-    return len(pixels)

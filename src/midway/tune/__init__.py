@@ -1,20 +1,20 @@
-"""Search a method's hyper-parameters on the tuning corruptions, and keep every trial.
+"""Search the hyper-parameters of a method on the tuning corruptions; every trial is stored.
 
-Optuna does the searching (``pip install 'midway[tune]'``); it is imported when a study is opened.
+The search is Optuna's (``pip install 'midway[tune]'``), which is imported when a study is opened.
 """
 
-from midway.tune.findings import Findings, TrialRecord
-from midway.tune.plan import HELD_OUT, held_out_plan, to_toml
+from midway.tune.plan import HELD_OUT_SCENARIOS, held_out_plan, to_toml
+from midway.tune.result import StudyResult, TrialRecord
 from midway.tune.run import tune
 from midway.tune.score import Score, score
 from midway.tune.search import SCENARIOS, Search
 
 __all__ = [
-    "HELD_OUT",
+    "HELD_OUT_SCENARIOS",
     "SCENARIOS",
-    "Findings",
     "Score",
     "Search",
+    "StudyResult",
     "TrialRecord",
     "held_out_plan",
     "score",

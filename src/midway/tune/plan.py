@@ -1,4 +1,4 @@
-"""The best settings as a plan that ``midway run`` takes: defaults and tuned, on corruptions the search never saw."""
+"""The best settings as a plan for ``midway run``: defaults and tuned, on corruptions outside the search."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import midway
+from midway.methods import find
 from midway.streams import Scenario
 from midway.streams.scenarios import nearest_whole
-from midway.tune.findings import Findings
+from midway.tune.result import StudyResult
 from midway.tune.search import Search
 
-HELD_OUT = (
+HELD_OUT_SCENARIOS = (
     "pure:gaussian_noise",
     "pure:glass_blur",
     "pure:fog",
@@ -23,38 +23,38 @@ HELD_OUT = (
     "mixture:glass_blur/gaussian_noise@0.5",
     "mixture:elastic_transform/fog@0.5",
 )
-"""Streams to measure the gain on: a noise, a blur, a weather and a digital corruption, and two of the paper's pairs."""
+"""Streams that measure the gain: a noise, a blur, a weather and a digital corruption, and two pairs of the paper."""
 
 
-def held_out_plan(search: Search, findings: Findings) -> str:
-    """Write the plan as TOML: the method as it is and with the best settings; only once where these are the same.
+def held_out_plan(search: Search, result: StudyResult) -> str:
+    """Return the plan as TOML: the method with its defaults and with the best settings, once if they are equal.
 
     Args:
-        search: What was searched on; network, data, images and seed are its.
-        findings: What was found.
+        search: The search; the plan has its network, data, images and seed.
+        result: The result of the search.
 
     Raises:
         ValueError: No trial is complete.
     """
-    best, default = findings.best, findings.default
+    best, default = result.best, result.default
     against = "" if default is None else f", with the defaults {default.accuracy:.2f} %"
     lines = [
-        f"# {search.method}, study {findings.study}: trial {best.number} is the best of {len(findings.trials)}.",
+        f"# {search.method}, study {result.study}: trial {best.number} is the best of {len(result.trials)}.",
         f"# Mean accuracy over the {len(best.by_stream)} streams of the search: {best.accuracy:.2f} %{against}.",
-        "# The corruptions below were never seen by the search: `midway run` with this file measures the gain.",
+        "# The search used none of the corruptions below: `midway run` with this file measures the gain.",
     ]
     if default is not None and best.settings == default.settings:
         lines.append("# The defaults are the best so far.")
-    too_rare = [text for text in HELD_OUT if _has_none(Scenario.parse(text), search.images)]
+    too_rare = [text for text in HELD_OUT_SCENARIOS if _lacks_first_shift(Scenario.parse(text), search.images)]
     if too_rare:
         lines.append(f"# With {search.images} images there are no outliers in {', '.join(too_rare)}: left out.")
-    module = midway.methods.find(search.method).__module__
+    module = find(search.method).__module__
     plan: dict[str, Any] = {
         "import": None if module.partition(".")[0] == "midway" else module,
         "networks": search.network,
         "data": search.data,
         "root": search.root,
-        "scenarios": [text for text in HELD_OUT if text not in too_rare],
+        "scenarios": [text for text in HELD_OUT_SCENARIOS if text not in too_rare],
         "seeds": search.seed,
         "batch_sizes": search.batch_size,
         "images": search.images,
@@ -75,8 +75,8 @@ def held_out_plan(search: Search, findings: Findings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _has_none(scenario: Scenario, images: int | None) -> bool:
-    """Tell whether a stream of so many images would have none of its first shift."""
+def _lacks_first_shift(scenario: Scenario, images: int | None) -> bool:
+    """Tell whether a stream of this many images would have none of its first shift."""
     return images is not None and scenario.amount is not None and nearest_whole(scenario.amount * images) == 0
 
 
@@ -85,7 +85,7 @@ def _call(method: str, settings: Mapping[str, Any]) -> str:
 
 
 def to_toml(value: Any) -> str:
-    """Write a plain value as TOML has it.
+    """Return a plain value as TOML.
 
     Raises:
         TypeError: TOML has no such value.

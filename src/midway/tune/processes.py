@@ -1,4 +1,4 @@
-"""Which process runs a trial, and whether it still lives."""
+"""Identities of processes that run trials: machine, process number, start time, boot and PID namespace."""
 
 from __future__ import annotations
 
@@ -7,44 +7,45 @@ import socket
 from pathlib import Path
 from typing import Literal
 
-Fate = Literal["alive", "dead", "unknown"]
+Status = Literal["alive", "dead", "unknown"]
 
 
 def this_process() -> str:
-    """Name this process so that no other one is taken for it: machine, number, start, boot, and room of numbers.
+    """Return a name of this process that no other process has.
 
     Example:
-        >>> from midway.tune.processes import fate_of, this_process
-        >>> fate_of(this_process())
+        >>> from midway.tune.processes import status_of, this_process
+        >>> status_of(this_process())
         'alive'
     """
-    return ":".join([socket.gethostname(), str(os.getpid()), _start(os.getpid()), *_room()])
+    return ":".join([socket.gethostname(), str(os.getpid()), _start_time(os.getpid()), *_boot_and_pid_namespace()])
 
 
-def fate_of(process: str) -> Fate:
-    """Tell whether a process that ``this_process`` named still lives, as far as that can be seen from here.
+def status_of(process: str) -> Status:
+    """Return whether a process that ``this_process`` named is alive, if that can be seen from this process.
 
     Example:
-        >>> from midway.tune.processes import fate_of
-        >>> fate_of("another-machine:12")
+        >>> from midway.tune.processes import status_of
+        >>> status_of("another-machine:12")
         'unknown'
     """
     host, _, rest = process.partition(":")
-    number, *more = rest.split(":")
+    number, *details = rest.split(":")
     if host != socket.gethostname():
         return "unknown"
-    if more:
-        start, boot, space = more
-        if boot != _room()[0]:
-            return "dead"  # the machine was started anew
-        if space != _room()[1]:
-            return "unknown"  # a container of the same name counts its processes by itself
-        return "alive" if _exists(int(number)) and start == _start(int(number)) else "dead"
-    return "alive" if _exists(int(number)) else "dead"
+    if not details:
+        return "alive" if _exists(int(number)) else "dead"
+    start, boot, namespace = details
+    this_boot, this_namespace = _boot_and_pid_namespace()
+    if boot != this_boot:
+        return "dead"  # the machine was restarted
+    if namespace != this_namespace:
+        return "unknown"  # a container with the same host name has its own process numbers
+    return "alive" if _exists(int(number)) and start == _start_time(int(number)) else "dead"
 
 
-def _room() -> tuple[str, str]:
-    """Return what tells this boot from others, and this room of process numbers; nothing where the system is silent."""
+def _boot_and_pid_namespace() -> tuple[str, str]:
+    """Return what identifies this boot and this PID namespace; empty on systems that do not tell."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return boot, str(Path("/proc/self/ns/pid").readlink()).replace(":", "")
@@ -52,8 +53,8 @@ def _room() -> tuple[str, str]:
         return "", ""
 
 
-def _start(process: int) -> str:
-    """Return when a process began, in ticks since the boot; nothing where the system is silent."""
+def _start_time(process: int) -> str:
+    """Return the start time of a process in ticks since the boot; empty on systems that do not tell."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

@@ -1,31 +1,87 @@
-"""Run a search: in this process, or in several that share its storage."""
+"""Run a search on an engine: its workers share the storage."""
 
 from __future__ import annotations
 
-import importlib
-import multiprocessing
-import os
-import signal
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from multiprocessing.context import SpawnProcess
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import midway
-from midway.bench.engines.ray import RayEngine, refuse_what_fits_nowhere
-from midway.bench.material import Material
-from midway.tune.findings import Findings, TrialRecord
+from midway.bench import Cell, Engine, LocalEngine, ResourceCache
+from midway.bench.code import import_modules, registering_modules
+from midway.tune.result import StudyResult, TrialRecord
 from midway.tune.search import Search
+from midway.workers import Died, Task, Tell
 
-POLL_SECONDS = 0.5
-SECONDS_TO_STOP = 30.0
-DEATHS_IN_A_ROW = 3  # of worker processes, without a trial begun in between
+SPARE_TASKS = 3
+"""Tasks that replace those of dead workers; one that is not needed ends at once."""
 
 OnTrial = Callable[[TrialRecord], None]
-Task = tuple[Search, str, int]
-"""What a worker gets: the search, its storage, and how many trials there shall be."""
+
+
+def import_studies() -> tuple[Any, Any]:
+    """Import what needs Optuna: the module of studies and the function that opens storages.
+
+    Raises:
+        ModuleNotFoundError: Optuna is not installed; the message says how to install it.
+    """
+    try:
+        from midway.tune import storage, study
+    except ModuleNotFoundError as error:
+        if error.name != "optuna":
+            raise
+        raise ModuleNotFoundError("searching needs Optuna: pip install 'midway[tune]'.", name="optuna") from error
+    return study, storage.open_storage
+
+
+@dataclass(frozen=True)
+class SearchTask(Task):
+    """Runs trials until the study has enough of them.
+
+    Attributes:
+        search: What is searched.
+        cell: One of its cells, for the resources of a trial.
+        storage: Where the study is stored.
+        trials: Number of trials that the study shall have.
+        seconds: No trial begins after this time.
+        modules: Modules outside midway that register the method and so on.
+    """
+
+    stop_seconds: ClassVar[float] = 30.0  # to queue the settings of the running trial again
+
+    search: Search
+    cell: Cell
+    storage: str
+    trials: int
+    seconds: float
+    modules: tuple[str, ...] = ()
+
+    @property
+    def threads(self) -> int:
+        """The threads of a trial."""
+        return self.cell.threads
+
+    @property
+    def device(self) -> str:
+        """The device of a trial."""
+        return self.cell.device
+
+    def run(self, memory: dict[str, Any], tell: Tell) -> None:
+        """Run trials and tell the record of each."""
+        studies, open_storage = import_studies()
+        import_modules(self.modules)
+        ends = time.monotonic() + self.seconds
+        resources = memory.setdefault("resources", ResourceCache())
+        with studies.quiet(), open_storage(self.storage, studies.retry) as storage:
+            study = studies.open_study(self.search, storage, resources)
+            studies.run_trials(
+                self.search,
+                study,
+                resources,
+                trials=self.trials,
+                may_begin=lambda: time.monotonic() < ends,
+                on_trial=tell,
+            )
 
 
 def tune(
@@ -35,166 +91,60 @@ def tune(
     trials: int,
     seconds: float = float("inf"),
     jobs: int = 1,
-    cluster: RayEngine | None = None,
+    engine: Engine | None = None,
     on_trial: OnTrial | None = None,
-) -> Findings:
-    """Search until the study has enough trials or the time is up, and return all that was found.
+) -> StudyResult:
+    """Search until the study has enough trials or the time is up, and return the result.
 
-    The same call goes on where it was stopped. Other processes and machines may work on the same study: they give the
-    same search and storage. Ctrl-C passes through; everything finished is in the storage.
+    The same call continues a search. Other processes and machines may work on the same study with the same search and
+    storage. Ctrl-C passes through; finished trials are in the storage.
 
     Args:
         search: What to search.
-        storage: A file or a database URL, see ``midway.tune.study.open_storage``.
-        trials: How many trials the study shall have in all.
+        storage: A file or a database URL, see ``midway.tune.storage.open_storage``.
+        trials: Number of trials that the study shall have in all.
         seconds: No trial begins after this time.
-        jobs: Trials at a time. 1 runs them in this process, more in as many worker processes.
-        cluster: Run the jobs on this cluster instead; all its nodes must reach the storage. What a trial reserves is
-            what the engine has for a cell.
-        on_trial: Told of every trial that ended, in the calling thread.
+        jobs: Trials at a time.
+        engine: Runs the trials; by default this process, or as many worker processes as jobs. All machines of an
+            engine must reach the storage.
+        on_trial: Called with the record of every trial that ended, in the calling thread.
 
     Raises:
-        ImportError: Optuna is not installed; the message says how to.
-        ValueError: The storage cannot be opened, or the search makes no sense.
+        ImportError: Optuna is not installed; the message says how to install it.
+        ValueError: The storage cannot be opened, or the search is not valid.
+        RuntimeError: Worker processes die without finishing trials.
 
     Example:
         >>> import tempfile
         >>> from midway.tune import Search, tune
         >>> search = Search(method="bn", scenarios=("pure:spatter",), images=20, batch_size=10)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found = tune(search, storage=f"{folder}/study.journal", trials=2)
-        >>> found.trials[0].settings, len(found.trials)
+        ...     result = tune(search, storage=f"{folder}/study.journal", trials=2)
+        >>> result.trials[0].settings, len(result.trials)
         ({'prior': 0}, 2)
     """
-    from midway.tune import study as studies
-
+    studies, open_storage = import_studies()
     if trials < 1 or jobs < 1:
         raise ValueError(f"trials and jobs must be at least 1, got {trials} and {jobs}.")
-    material = Material()
+    engine = engine or LocalEngine(jobs=jobs)
     ends = time.monotonic() + seconds
-    with studies.quiet(), studies.open_storage(storage) as opened:
-        study = studies.open_study(search, opened, material)
-        task = (search, storage, trials)
-        if cluster is not None:
-            _on_cluster(study, task, ends, jobs, on_trial, cluster)
-        elif jobs == 1:
-            studies.run_trials(
-                search, study, material, trials=trials, go_on=lambda: time.monotonic() < ends, on_trial=on_trial
-            )
-        else:
-            _over_processes(study, task, ends, jobs, on_trial)
-        return studies.findings_of(search, study)
+    cell = search.cells({})[0]
 
+    def on_message(task: SearchTask, trial: TrialRecord) -> None:
+        if on_trial is not None:
+            on_trial(trial)
 
-class _Watch:
-    """Tells of the trials that others ended in a study."""
-
-    def __init__(self, study: Any, on_trial: OnTrial | None) -> None:
-        self.study, self.on_trial = study, on_trial
-        self.ended = {trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
-
-    def tell(self) -> None:
-        """Tell of those that ended since the last time."""
-        from midway.tune.study import record_of
-
-        for trial in self.study.get_trials(deepcopy=False):
-            if trial.state.is_finished() and trial.number not in self.ended:
-                self.ended.add(trial.number)
-                if self.on_trial is not None:
-                    self.on_trial(record_of(trial))
-
-
-def _on_cluster(study: Any, task: Task, ends: float, jobs: int, on_trial: OnTrial | None, cluster: RayEngine) -> None:
-    """Let Ray tasks run the trials and watch the storage; one whose node dies is started elsewhere."""
-    watch = _Watch(study, on_trial)
-    needs = cluster.needs(task[0].cells({})[0])
-    with cluster.connected() as ray:
-        refuse_what_fits_nowhere(ray, needs)
-        work = ray.remote(num_cpus=needs["CPU"], num_gpus=needs["GPU"], max_retries=cluster.retries)(_work)
-        left = [work.remote(*task, ends - time.monotonic(), _module(task)) for _ in range(jobs)]
-        try:
-            while left:
-                done, left = ray.wait(left, timeout=POLL_SECONDS)
-                watch.tell()
-                ray.get(done)
-        finally:
-            for reference in left:
-                ray.cancel(reference)  # like Ctrl-C there: what was running is tried again
-            if left:
-                ray.wait(left, num_returns=len(left), timeout=SECONDS_TO_STOP)
-
-
-def _over_processes(study: Any, task: Task, ends: float, jobs: int, on_trial: OnTrial | None) -> None:
-    """Let worker processes run the trials and watch the storage; one that is killed is replaced."""
-    watch = _Watch(study, on_trial)
-    workers = [_start(task, ends) for _ in range(jobs)]
-    broken, deaths, begun = False, 0, 0
-    try:
-        while workers:
-            workers[0].join(POLL_SECONDS)
-            for worker in [worker for worker in workers if not worker.is_alive()]:
-                workers.remove(worker)
-                status = worker.exitcode or 0
-                broken |= status > 0
-                if status < 0:
-                    before, begun = begun, len(study.get_trials(deepcopy=False))
-                    deaths = deaths + 1 if begun == before else 1
-                    if deaths > DEATHS_IN_A_ROW:
-                        raise RuntimeError(
-                            f"worker processes are killed (signal {-status}) before they begin a trial: "
-                            "give fewer jobs, or see whether the network fits into memory."
-                        )
-                    workers.append(_start(task, ends))  # its trial is tried again, but not for ever
-            watch.tell()
-        if broken:
-            raise ValueError("a worker process of the search ended with an error, which is printed above.")
-    finally:
-        for worker in workers:
-            worker.terminate()
-        for worker in workers:
-            worker.join()
-
-
-def _start(task: Task, ends: float) -> SpawnProcess:
-    arguments = (*task, ends - time.monotonic(), _module(task))
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=arguments)
-    process.start()
-    return process
-
-
-def _module(task: Task) -> str:
-    """Say where the method is defined, for processes that do not know it yet."""
-    return midway.methods.find(task[0].method).__module__
-
-
-def _serve(search: Search, storage: str, trials: int, seconds: float, module: str) -> None:
-    """Work on a study as long as whoever started this process lives."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    signal.signal(signal.SIGTERM, stop)
-    parent = os.getppid()
-    try:
-        _work(search, storage, trials, seconds, module, lambda: os.getppid() == parent)
-    except ValueError as error:  # what the user can act on
-        sys.exit(f"error: {error}")
-
-
-def _work(
-    search: Search,
-    storage: str,
-    trials: int,
-    seconds: float,
-    module: str,
-    wanted: Callable[[], bool] = lambda: True,
-) -> None:
-    """Work on a study until it has enough trials, the time is up, or nobody wants it any more."""
-    from midway.tune import study as studies
-
-    importlib.import_module(module)
-    ends, material = time.monotonic() + seconds, Material()
-    with suppress(KeyboardInterrupt), studies.quiet(), studies.open_storage(storage) as opened:
-        study = studies.open_study(search, opened, material)
-        studies.run_trials(search, study, material, trials=trials, go_on=lambda: time.monotonic() < ends and wanted())
+    with studies.quiet(), open_storage(storage, studies.retry) as opened:
+        study = studies.open_study(search, opened, engine.resources or ResourceCache())
+        while True:
+            before = study.get_trials(deepcopy=False)
+            task = SearchTask(search, cell, storage, trials, ends - time.monotonic(), registering_modules(cell))
+            spare = SPARE_TASKS if engine.local and jobs > 1 else 0
+            results = list(engine.map([task] * (jobs + spare), on_message))
+            died = [result for _, result in results if isinstance(result, Died)]
+            now = study.get_trials(deepcopy=False)
+            if not died or studies.num_taken(now) >= trials or time.monotonic() >= ends:
+                result: StudyResult = studies.result_of(search, study)
+                return result
+            if len(now) == len(before):
+                raise RuntimeError(f"no trial was begun, {died[0].reason}: use fewer jobs, or check the memory.")

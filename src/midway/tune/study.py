@@ -1,50 +1,42 @@
-"""Studies: Optuna's sampler, pruner and storages around the scoring of settings."""
+"""Studies: Optuna's sampler and pruner around the score of settings."""
 
 from __future__ import annotations
 
-import re
-import warnings
+import copy
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-try:
-    import optuna
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("searching needs Optuna: pip install 'midway[tune]'.", name="optuna") from error
 import numpy as np
+import optuna
 from optuna.distributions import BaseDistribution
+from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from midway.adaptation.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.bench.entries import SettingError
-from midway.bench.material import Material
+from midway.bench.resources import ResourceCache
 from midway.streams import Stream
-from midway.tune.findings import Findings, TrialRecord
-from midway.tune.journal import open_journal
-from midway.tune.passwords import hide_in, without_password
-from midway.tune.processes import fate_of, this_process
+from midway.tune.processes import status_of, this_process
+from midway.tune.result import StudyResult, TrialRecord
 from midway.tune.score import score
 from midway.tune.search import Search
+from midway.tune.storage import ignore_experimental
 
 STARTUP_TRIALS = 5
-"""Complete trials before any is stopped early, and before the sampler learns from them."""
+"""Complete trials before the pruner stops any, and before the sampler learns from them."""
 
 WARMUP_ROUNDS = 2
-"""Batches of every stream before a trial can be stopped."""
+"""Rounds before the pruner can stop a trial."""
 
 ATTEMPTS = 3
 """How often settings are tried whose process dies."""
 
-HEARTBEAT_SECONDS = 30
-"""How often a process that uses a database says that it lives; four times that and its trial is given to others."""
-
 PATIENCE = 20
-"""How many times as long as the longest trial one may run of which nothing can be seen."""
+"""A trial whose process cannot be seen is given up after this many times the duration of the longest trial."""
 
 OnTrial = Callable[[TrialRecord], None]
 STATES = {
@@ -57,42 +49,41 @@ STATES = {
 
 
 class SeededByTrial(optuna.samplers.BaseSampler):
-    """Optuna's TPE whose random numbers follow from a seed and the place of the trial alone.
+    """Optuna's TPE with random numbers that depend only on a seed and the index of the trial.
 
-    A search that was stopped and goes on tries what it would have tried. Trials that were lost and are run again do
-    not count for the place.
+    A search that is stopped and continued tries the same settings. Lost trials that are run again do not count.
 
     Args:
-        seed: Of the search.
+        seed: Seed of the search.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def _of(self, study: optuna.Study, trial: FrozenTrial, name: str = "") -> optuna.samplers.TPESampler:
-        place = trial.number - sum(number < trial.number for number in _retried(study.get_trials(deepcopy=False)))
-        drawn = np.random.SeedSequence((self.seed, place, zlib.crc32(name.encode()))).generate_state(1)
+        index = trial.number - sum(number < trial.number for number in _retried(study.get_trials(deepcopy=False)))
+        drawn = np.random.SeedSequence((self.seed, index, zlib.crc32(name.encode()))).generate_state(1)
         return optuna.samplers.TPESampler(seed=int(drawn[0]), n_startup_trials=STARTUP_TRIALS)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return what is drawn together."""
+        """Return the hyper-parameters that are drawn together."""
         return self._of(study, trial).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Draw what is drawn together."""
+        """Draw the hyper-parameters that are drawn together."""
         return self._of(study, trial).sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Draw one hyper-parameter by itself; each name has its own random numbers."""
+        """Draw one hyper-parameter; each name has its own random numbers."""
         return self._of(study, trial, param_name).sample_independent(study, trial, param_name, param_distribution)
 
 
 def suggest(trial: Trial, name: str, space: Space) -> Any:
-    """Let Optuna choose a value from a space.
+    """Return a value that Optuna chooses from a space.
 
     Example:
         >>> import optuna
@@ -112,51 +103,8 @@ def suggest(trial: Trial, name: str, space: Space) -> Any:
             return trial.suggest_categorical(name, space.values)
 
 
-@contextmanager
-def open_storage(text: str) -> Iterator[optuna.storages.BaseStorage]:
-    """Open or make a storage that several processes and machines can share; it is closed after the block.
-
-    Args:
-        text: A file, which becomes Optuna's journal; or a database URL, such as ``sqlite:///tune.db`` or
-            ``postgresql://user:password@host/name``.
-
-    Raises:
-        ValueError: It cannot be opened, or is damaged; the message does not show the password.
-    """
-    if "://" not in text:
-        path = Path(text).expanduser()
-        try:
-            storage = open_journal(path)
-        except OSError as error:
-            raise ValueError(f"the storage {path} cannot be written to ({error.strerror}): choose another.") from error
-        yield storage
-        return
-    url = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", text)  # the driver that midway[tune] brings
-    try:
-        with _experimental():
-            database = optuna.storages.RDBStorage(
-                url,
-                heartbeat_interval=HEARTBEAT_SECONDS,
-                grace_period=4 * HEARTBEAT_SECONDS,
-                heartbeat_stale_trial_callback=_try_again,
-            )
-    except ImportError as error:
-        raise ValueError(f"{without_password(text)} needs a driver that is not installed: {error}.") from error
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"the storage {without_password(text)} cannot be opened: {hide_in(reason, text)}. "
-            "Is the server running, does the database exist, is the file whole?"
-        ) from error
-    try:
-        yield database
-    finally:
-        database.remove_session()
-        database.engine.dispose()
-
-
-def open_study(search: Search, storage: optuna.storages.BaseStorage, material: Material) -> optuna.Study:
-    """Open the study of a search, or make it with the method's defaults as the first trial."""
+def open_study(search: Search, storage: optuna.storages.BaseStorage, resources: ResourceCache) -> optuna.Study:
+    """Open the study of a search; a new study begins with the defaults of the method."""
     study = optuna.create_study(
         storage=storage,
         study_name=search.name,
@@ -166,7 +114,7 @@ def open_study(search: Search, storage: optuna.storages.BaseStorage, material: M
         load_if_exists=True,
     )
     if not study.get_trials(deepcopy=False):
-        defaults = search.defaults(material)
+        defaults = search.defaults(resources)
         study.set_user_attr("search", asdict(search))
         study.set_user_attr("defaults", defaults)
         study.enqueue_trial(defaults, skip_if_exists=True)
@@ -176,53 +124,53 @@ def open_study(search: Search, storage: optuna.storages.BaseStorage, material: M
 def run_trials(
     search: Search,
     study: optuna.Study,
-    material: Material,
+    resources: ResourceCache,
     *,
     trials: int,
-    go_on: Callable[[], bool] = lambda: True,
+    may_begin: Callable[[], bool] = lambda: True,
     on_trial: OnTrial | None = None,
 ) -> None:
     """Run trials in this process until the study has enough of them; others may work on the same study.
 
-    A trial that raises is recorded as failed. Ctrl-C passes through; what was running is tried again the next time.
+    A trial that raises is recorded as failed. Ctrl-C passes through; the running trial is queued again.
 
     Args:
         search: What is searched.
         study: Its study.
-        material: Data and networks of this process.
-        trials: How many the study shall have in all, failed ones counted.
-        go_on: Asked before every trial whether it may begin: there may be no time left.
-        on_trial: Told of every trial that ends here.
+        resources: Data and networks of this process.
+        trials: Number of trials that the study shall have, failed ones included.
+        may_begin: Called before every trial; False ends the search, for example when the time is up.
+        on_trial: Called with every trial that ends in this process.
     """
     streams: list[Stream] = []
     while True:
-        give_up_the_dead(study)
-        if taken(study.get_trials(deepcopy=False)) >= trials or not go_on():
+        retry_lost(study)
+        if num_taken(study.get_trials(deepcopy=False)) >= trials or not may_begin():
             return
         if not streams:
-            streams += [material.stream(cell) for cell in search.cells({})]
+            streams += [resources.stream(cell) for cell in search.cells({})]
         begun: list[int] = []
 
         def objective(trial: Trial, streams: Sequence[Stream] = streams, begun: list[int] = begun) -> float:
             begun.append(trial.number)
-            return _objective(trial, search, streams, material)
+            return _objective(trial, search, streams, resources)
 
         try:
             study.optimize(objective, n_trials=1, catch=(Exception,))
         except KeyboardInterrupt:
             for number in begun:
-                _try_again(study, study.get_trials(deepcopy=False)[number], count=False)
+                retry(study, study.get_trials(deepcopy=False)[number], attempts=None)
             raise
         except ValueError:
             if not any(study.get_trials(deepcopy=False)[number].state.is_finished() for number in begun):
-                raise  # else somebody took this process for dead and queued its trial again
+                raise  # otherwise another process took this one for dead and queued its trial again
         if on_trial is not None:
             for number in begun:
                 on_trial(record_of(study.get_trials(deepcopy=False)[number]))
 
 
-def _objective(trial: Trial, search: Search, streams: Sequence[Stream], material: Material) -> float:
-    """Score one setting; the running means decide whether it is worth going on."""
+def _objective(trial: Trial, search: Search, streams: Sequence[Stream], resources: ResourceCache) -> float:
+    """Score the settings that Optuna suggests; the running means decide whether the trial is pruned."""
     trial.set_user_attr("process", this_process())
 
     def on_round(done: int, rounds: int, mean: float) -> None:
@@ -232,33 +180,30 @@ def _objective(trial: Trial, search: Search, streams: Sequence[Stream], material
 
     try:
         settings = {name: suggest(trial, name, space) for name, space in search.space.items()}
-        found = score(search.cells(settings), streams, material, on_round=on_round)
-    except SettingError as error:  # a combination that makes no sense: the sampler learns to avoid it
-        trial.set_user_attr("failure", f"refused: {error}")
+        result = score(search.cells(settings), streams, resources, on_round=on_round)
+    except SettingError as error:  # an invalid combination: the sampler learns to avoid it
+        trial.set_user_attr("failure", f"rejected: {error}")
         raise optuna.TrialPruned(str(error)) from error
     except optuna.TrialPruned:
         raise
     except Exception as error:
         trial.set_user_attr("failure", f"{type(error).__name__}: {error}".splitlines()[0])
         raise
-    trial.set_user_attr("by_stream", found.by_stream)
-    trial.set_user_attr("by_group", found.by_group)
-    return found.accuracy
+    trial.set_user_attr("by_stream", result.by_stream)
+    trial.set_user_attr("by_group", result.by_group)
+    return result.accuracy
 
 
-# ---- trials that were lost -------------------------------------------------------------------------------------------
-
-
-def taken(trials: Sequence[FrozenTrial]) -> int:
-    """Count the trials that ran or are running; those that were lost and are tried again count once."""
+def num_taken(trials: Sequence[FrozenTrial]) -> int:
+    """Return the number of trials that ran or are running; a trial that was lost and retried counts once."""
     return sum(trial.state != TrialState.WAITING for trial in trials) - len(_retried(trials))
 
 
-def give_up_the_dead(study: optuna.Study) -> None:
-    """Mark trials of processes of this machine that are no more as failed, and queue their settings again.
+def retry_lost(study: optuna.Study) -> None:
+    """Mark running trials whose process died as failed, and queue their settings again.
 
-    Of other machines a database knows by heartbeats, and does the same; and what takes very much longer than any trial
-    did is given up wherever it runs.
+    A journal has no heartbeats: processes of this machine are looked up. A trial that takes very much longer than any
+    other is given up wherever it runs.
     """
     trials = study.get_trials(deepcopy=False)
     longest = max((trial.duration for trial in trials if trial.duration is not None), default=timedelta(days=1))
@@ -266,40 +211,35 @@ def give_up_the_dead(study: optuna.Study) -> None:
         if trial.state != TrialState.RUNNING:
             continue
         process = str(trial.user_attrs.get("process", ""))
-        fate = fate_of(process) if process else "unknown"
+        status = status_of(process) if process else "unknown"
         patience = max(PATIENCE * longest, timedelta(minutes=10)) if process else timedelta(minutes=1)
-        forgotten = datetime.now() - (trial.datetime_start or datetime.now()) > patience
-        if fate == "dead" or (fate == "unknown" and forgotten):
+        overdue = datetime.now() - (trial.datetime_start or datetime.now()) > patience
+        if status == "dead" or (status == "unknown" and overdue):
             with suppress(ValueError):  # another process was faster
                 study.tell(trial.number, state=TrialState.FAIL)
-                _try_again(study, trial)
+                retry(study, trial)
 
 
-def _try_again(study: optuna.Study, trial: FrozenTrial, *, count: bool = True) -> None:
-    """Queue the settings of a lost trial, unless they were lost too often.
-
-    One that was queued and lost before it had drawn its settings still has those it was queued with.
-    """
-    attempt = int(trial.user_attrs.get("attempt", 1)) + count
-    if attempt <= ATTEMPTS:
-        settings = trial.system_attrs.get("fixed_params", {}) | trial.params
-        study.enqueue_trial(settings, user_attrs={"attempt": attempt, "retry_of": trial.number})
+def retry(study: optuna.Study, trial: FrozenTrial, attempts: int | None = ATTEMPTS) -> None:
+    """Queue the settings of a lost trial with Optuna's callback, unless they were lost too often; None: always."""
+    lost = copy.deepcopy(trial)
+    lost.user_attrs = {}  # the process that died is not the one that will run it
+    with ignore_experimental():
+        RetryHeartbeatStaleTrialCallback(max_retry=None if attempts is None else attempts - 1)(study, lost)
 
 
 def _retried(trials: Sequence[FrozenTrial]) -> set[int]:
-    return {trial.user_attrs["retry_of"] for trial in trials if "retry_of" in trial.user_attrs}
+    """Return the numbers of the trials whose settings were queued again."""
+    return {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}
 
 
-# ---- plain data ------------------------------------------------------------------------------------------------------
-
-
-def findings_of(search: Search, study: optuna.Study) -> Findings:
-    """Return everything a study holds as plain data."""
+def result_of(search: Search, study: optuna.Study) -> StudyResult:
+    """Return the trials of a study as plain data."""
     trials = study.get_trials(deepcopy=False)
-    lost = _retried(trials)
-    records = tuple(record_of(trial) for trial in trials if trial.number not in lost)
-    kept = study.user_attrs
-    return Findings(search.method, study.study_name, asdict(search), kept["defaults"], records, _importance(study))
+    retried = _retried(trials)
+    records = tuple(record_of(trial) for trial in trials if trial.number not in retried)
+    defaults = study.user_attrs["defaults"]
+    return StudyResult(search.method, study.study_name, asdict(search), defaults, records, _importance(study))
 
 
 def record_of(trial: FrozenTrial) -> TrialRecord:
@@ -319,11 +259,11 @@ def record_of(trial: FrozenTrial) -> TrialRecord:
 
 
 def _importance(study: optuna.Study) -> dict[str, float]:
-    """Ask Optuna (PED-ANOVA) which hyper-parameters part the better trials from the rest."""
+    """Return which hyper-parameters separate the better trials from the others, by Optuna's PED-ANOVA."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len({trial.value for trial in complete}) < STARTUP_TRIALS:
         return {}
-    with _experimental():
+    with ignore_experimental():
         shares = optuna.importance.get_param_importances(
             study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
         )
@@ -331,16 +271,8 @@ def _importance(study: optuna.Study) -> dict[str, float]:
 
 
 @contextmanager
-def _experimental() -> Iterator[None]:
-    """Use what Optuna calls experimental without its warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        yield
-
-
-@contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Optuna's log to errors within the block: trials are reported by whoever asked for them."""
+    """Limit Optuna's log to errors within the block."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

@@ -1,6 +1,6 @@
-"""Engines: where cells are run."""
+"""Engines: where cells and searches run."""
 
-from midway.bench.engines.engine import Engine
+from midway.bench.engines.base import ENGINES, Engine, engine
 from midway.bench.engines.local import LocalEngine
 
-__all__ = ["Engine", "LocalEngine"]
+__all__ = ["ENGINES", "Engine", "LocalEngine", "engine"]

@@ -1,4 +1,4 @@
-"""Cells on a cluster: one Ray task each, data and weights in Ray's object store."""
+"""The Ray engine: one Ray task per cell, data and weights in Ray's object store."""
 
 from __future__ import annotations
 
@@ -7,30 +7,35 @@ import sys
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.metadata import version
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
-import midway
 from midway.bench.cell import Cell
-from midway.bench.code import FROM_FILES
-from midway.bench.networks import load_network
-from midway.bench.record import Failure, Record
+from midway.bench.engines.base import CellTask, Engine, engine
+from midway.bench.networks import FROM_FILES, load_network
 from midway.bench.resources import ResourceCache
-from midway.bench.work import OnBatch
-from midway.data import ImageSet
+from midway.data import ImageSet, load
+from midway.workers import Died, Task
 
-SECONDS_BETWEEN_LOOKS = 0.5
-"""How often the driver asks how far running cells are, and a running cell says so."""
+POLL_SECONDS = 0.5
+"""Interval at which the driver reads progress, and shortest interval at which a cell reports it."""
+
+T = TypeVar("T", bound=Task)
 
 
 def import_ray() -> ModuleType:
-    """Return Ray, or say how to install it."""
+    """Import Ray.
+
+    Raises:
+        ModuleNotFoundError: It is not installed; the message says how to install it.
+    """
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -39,26 +44,25 @@ def import_ray() -> ModuleType:
     return module
 
 
-class RayEngine:
-    """Runs cells on a Ray cluster, or on this machine as a cluster of one.
+@engine("ray")
+class RayEngine(Engine):
+    """Runs tasks on a Ray cluster, or on this machine as a cluster of one node.
 
-    A cell is a task. Data sets and networks are loaded once, here, and put into the object store; the nodes need
-    midway and what networks of one's own import, but neither data nor weights, except for images in files, which are
-    read where their paths lead. Cells use as many threads as their plan says, so the numbers are those of the local
-    engine. A task whose worker or node dies is started again elsewhere; outcomes come back one a cell, whatever
-    was started how often.
+    The driver loads data sets and networks once and puts them into the object store. The nodes need midway and the
+    modules of custom networks, but neither data nor weights, except images in files, which are read from their paths.
+    Cells use the threads of their plan, so the numbers equal those of the local engine. A task whose worker or node
+    dies is started again on another one; each cell gives one record.
 
     Args:
-        address: Of a running cluster, ``"auto"`` for the one this machine belongs to; None starts one here. A
-            connection that exists already is used.
-        cpus_per_cell: Processors that a cell reserves; None is the threads it uses.
-        gpus_per_cell: GPUs that a cell reserves, such as 0.25 for four cells on each; None is 1 for cells that run on
-            ``cuda`` and 0 for others.
-        retries: How often a cell is started again whose worker or node died.
+        address: Address of a running cluster, ``"auto"`` for the one this machine belongs to; None starts one. An
+            existing connection is used.
+        cpus_per_task: CPUs that a task reserves; None for the threads it uses.
+        gpus_per_task: GPUs that a task reserves, such as 0.25 for four tasks per GPU; None for 1 on ``cuda``, else 0.
+        retries: How often a task is started again if its worker or node dies.
 
     Example:
         >>> from midway.bench.engines.ray import RayEngine
-        >>> RayEngine(gpus_per_cell=0.25).gpus_per_cell
+        >>> RayEngine(gpus_per_task=0.25).gpus_per_task
         0.25
     """
 
@@ -66,109 +70,104 @@ class RayEngine:
         self,
         *,
         address: str | None = None,
-        cpus_per_cell: float | None = None,
-        gpus_per_cell: float | None = None,
+        cpus_per_task: float | None = None,
+        gpus_per_task: float | None = None,
         retries: int = 3,
     ) -> None:
-        if (cpus_per_cell is not None and cpus_per_cell <= 0) or (gpus_per_cell is not None and gpus_per_cell < 0):
+        if (cpus_per_task is not None and cpus_per_task <= 0) or (gpus_per_task is not None and gpus_per_task < 0):
             raise ValueError(
-                f"cpus_per_cell must be above 0 and gpus_per_cell 0 or more, got {cpus_per_cell} and {gpus_per_cell}."
+                f"cpus_per_task must be above 0 and gpus_per_task 0 or more, got {cpus_per_task} and {gpus_per_task}."
             )
         if retries < 0:
             raise ValueError(f"retries must be 0 or more, got {retries}.")
         self.address = address
-        self.cpus_per_cell, self.gpus_per_cell = cpus_per_cell, gpus_per_cell
+        self.cpus_per_task, self.gpus_per_task = cpus_per_task, gpus_per_task
         self.retries = retries
-        self._connected_here = False
+        self._owns_connection = False
 
-    def run(
-        self, cells: Sequence[Cell], *, keep_predictions: bool = False, on_batch: OnBatch | None = None
-    ) -> Iterator[Record]:
-        """Run cells and yield their outcomes as they come.
+    def map(self, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None = None) -> Iterator[tuple[T, Any]]:
+        """Run tasks and yield each with its result as it ends.
 
         Raises:
-            ValueError: There is no cluster at the address, or none of its nodes is large enough for a cell.
+            ValueError: There is no cluster at the address, or no node is large enough for a task.
         """
-        if not cells:
-            return
-        with self.connected() as ray:
-            yield from self._run(ray, cells, keep_predictions, on_batch)
+        if tasks:
+            with self._connected() as ray:
+                yield from self._map(ray, tasks, on_message)
 
-    @contextmanager
-    def connected(self) -> Iterator[ModuleType]:
-        """Give Ray, connected to the cluster; a connection that was made here ends with the block."""
-        ray = import_ray()
-        self._connect(ray)
-        try:
-            yield ray
-        finally:
-            if self._connected_here:
-                ray.shutdown()
-                self._connected_here = False
+    def slots(self, task: Task) -> int:
+        """Return how many such tasks the cluster runs at a time; connects to it until the run ends."""
+        return max(1, _slots(self._connect(), self.needs(task)))
 
-    def slots(self, cells: Sequence[Cell]) -> int:
-        """Return how many of these cells the cluster runs at a time; connects to it until the run is over."""
-        ray = import_ray()
-        self._connect(ray)
-        return max(1, _slots(ray, self.needs(cells[0])))
-
-    def _connect(self, ray: ModuleType) -> None:
-        """Connect to the cluster, unless that is done already."""
-        if ray.is_initialized():
-            return
-        try:
-            ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-        except (ConnectionError, ValueError) as error:
-            first = str(error).strip().splitlines()[0]
-            raise ValueError(
-                f"no Ray cluster answers at '{self.address}' ({first}): start one with `ray start`."
-            ) from error
-        self._connected_here = True
-
-    def needs(self, cell: Cell) -> dict[str, float]:
-        """Return what a cell reserves, by Ray's names."""
-        cpus = cell.threads if self.cpus_per_cell is None else self.cpus_per_cell
-        gpus = float(cell.device.startswith("cuda")) if self.gpus_per_cell is None else self.gpus_per_cell
+    def needs(self, task: Task) -> dict[str, float]:
+        """Return the resources that a task reserves, by Ray's names."""
+        cpus = task.threads if self.cpus_per_task is None else self.cpus_per_task
+        gpus = float(task.device.startswith("cuda")) if self.gpus_per_task is None else self.gpus_per_task
         return {"CPU": cpus, "GPU": gpus}
 
-    def _run(
-        self, ray: ModuleType, cells: Sequence[Cell], keep_predictions: bool, on_batch: OnBatch | None
-    ) -> Iterator[Record]:
-        kinds = {tuple(self.needs(cell).items()) for cell in cells}
+    def _connect(self) -> ModuleType:
+        ray = import_ray()
+        if not ray.is_initialized():
+            try:
+                ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+            except (ConnectionError, ValueError) as error:
+                reason = str(error).strip().splitlines()[0]
+                raise ValueError(
+                    f"no Ray cluster answers at '{self.address}' ({reason}): start one with `ray start`."
+                ) from error
+            self._owns_connection = True
+        return ray
+
+    @contextmanager
+    def _connected(self) -> Iterator[ModuleType]:
+        """Connect to the cluster; a connection opened by this engine is closed after the block."""
+        try:
+            yield self._connect()
+        finally:
+            if self._owns_connection:
+                import_ray().shutdown()
+                self._owns_connection = False
+
+    def _map(
+        self, ray: ModuleType, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None
+    ) -> Iterator[tuple[T, Any]]:
+        kinds = {tuple(self.needs(task).items()) for task in tasks}
         for kind in kinds:
-            refuse_what_fits_nowhere(ray, dict(kind))
-        shelf = Shelf.fill(ray, cells)
-        board = _start_board(ray) if on_batch is not None else None
-        task = ray.remote(max_retries=self.retries)(_run_cell)
-        waiting = deque(cells)
-        running: dict[Any, tuple[Cell, float]] = {}  # reference to a task -> its cell, and since when
+            _check_fits(ray, dict(kind))
+        references = ObjectStoreRefs.fill(ray, [task.cell for task in tasks if isinstance(task, CellTask)])
+        progress = _start_progress_actor(ray) if on_message is not None else None
+        remote = ray.remote(max_retries=self.retries)(_run_task)
+        waiting = deque(enumerate(tasks))
+        running: dict[Any, tuple[int, float]] = {}  # reference to a Ray task -> index of its task, start time
         try:
             while waiting or running:
                 # A few more than fit, so that no node waits for the driver; nodes may join at any time.
-                room = 2 * max(_slots(ray, dict(kind)) for kind in kinds) + 2 if waiting else 0
-                while waiting and len(running) < room:
-                    cell = waiting.popleft()
-                    needs = self.needs(cell)
-                    fitted = task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], name=str(cell))
-                    running[fitted.remote(cell, shelf, keep_predictions, board)] = (cell, time.perf_counter())
-                done, _ = ray.wait(list(running), num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
-                if board is not None and on_batch is not None:
-                    here = {cell.key: cell for cell, _ in running.values()}
-                    for key, news in ray.get(board.take.remote()).items():
-                        if key in here:
-                            on_batch(here[key], *news)
+                capacity = 2 * max(_slots(ray, dict(kind)) for kind in kinds) + 2 if waiting else 0
+                while waiting and len(running) < capacity:
+                    index, task = waiting.popleft()
+                    needs = self.needs(task)
+                    fitted = remote.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], name=str(task))
+                    reference = fitted.remote(task, index, references, progress, version("midway"))
+                    running[reference] = (index, time.perf_counter())
+                done, _ = ray.wait(list(running), num_returns=1, timeout=POLL_SECONDS)
+                if progress is not None and on_message is not None:
+                    for index, message in ray.get(progress.take.remote()):
+                        on_message(tasks[index], message)
                 for reference in done:
-                    cell, started = running.pop(reference)
-                    yield _fetch(ray, reference, cell, started)
+                    index, started = running.pop(reference)
+                    yield tasks[index], _fetch(ray, reference, started)
         finally:
+            grace = max(task.stop_seconds for task in tasks)
             for reference in running:
-                ray.cancel(reference, force=True)
-            if board is not None:
-                ray.kill(board)
+                ray.cancel(reference, force=not grace)  # without force the task sees a KeyboardInterrupt
+            if running and grace:
+                ray.wait(list(running), num_returns=len(running), timeout=grace)
+            if progress is not None:
+                ray.kill(progress)
 
 
 def _slots(ray: ModuleType, needs: dict[str, float]) -> int:
-    """Count how many cells of such needs the living nodes hold together."""
+    """Count how many tasks of such needs fit on the living nodes."""
     return sum(
         min(int(node["Resources"].get(kind, 0) / amount) for kind, amount in needs.items() if amount)
         for node in ray.nodes()
@@ -176,131 +175,127 @@ def _slots(ray: ModuleType, needs: dict[str, float]) -> int:
     )
 
 
-def refuse_what_fits_nowhere(ray: ModuleType, needs: dict[str, float]) -> None:
-    """Raise if Ray would wait for ever for a node that is large enough."""
+def _check_fits(ray: ModuleType, needs: dict[str, float]) -> None:
+    """Raise if Ray would wait forever for a node that is large enough."""
     if not _slots(ray, needs):
         wanted = " and ".join(f"{amount:g} {kind}" for kind, amount in needs.items() if amount)
-        raise ValueError(f"no node of the Ray cluster has {wanted} for a cell: ask for less, or add a node.")
+        raise ValueError(f"no node of the Ray cluster has {wanted} for a task: ask for less, or add a node.")
 
 
-def _fetch(ray: ModuleType, reference: Any, cell: Cell, started: float) -> Record:
-    """Take the outcome of a task; a task that was lost for good is a failed cell."""
+def _fetch(ray: ModuleType, reference: Any, started: float) -> Any:
+    """Return the result of a Ray task; errors of the task itself are raised."""
     try:
-        outcome: Record = ray.get(reference)
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
     except ray.exceptions.RayError as error:
-        first = str(error).strip().splitlines()[0]
-        seconds = time.perf_counter() - started
-        failure = Failure(f"its Ray task was lost: {type(error).__name__}: {first}")
-        return make_record(cell, None, failure, seconds)
-    return outcome
+        reason = str(error).strip().splitlines()[0]
+        return Died(f"its Ray task was lost: {type(error).__name__}: {reason}", time.perf_counter() - started)
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Where the data sets and networks of a run are in the object store; travels with every task.
+class ObjectStoreRefs:
+    """References to the data sets and networks of a run in the object store; sent with every task.
 
     Attributes:
-        name: Tells runs apart, so that a worker keeps what it took from the shelf as long as the run lasts.
-        data: What ``midway.data.load`` was called with -> reference to the set.
+        run: Identifies the run, so that a worker keeps what it fetched as long as the run lasts.
+        data: Arguments of ``midway.data.load`` -> reference to the set.
         networks: Name and number of classes -> reference to the network.
     """
 
-    name: str
+    run: str
     data: dict[str, Any] = field(default_factory=dict, compare=False)
     networks: dict[tuple[str, int], Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def fill(cls, ray: ModuleType, cells: Sequence[Cell]) -> Shelf:
-        """Load what the cells need, each thing once, and put it into the object store."""
-        shelf = cls(uuid.uuid4().hex)
+    def fill(cls, ray: ModuleType, cells: Sequence[Cell]) -> ObjectStoreRefs:
+        """Load what the cells need, each object once, and put it into the object store."""
+        references = cls(uuid.uuid4().hex)
 
         def load_data(*args: Any, **which: Any) -> ImageSet:
-            loaded = midway.data.load(*args, **which)
-            shelf.data[_place(args, which)] = ray.put(loaded)
-            return loaded
+            data = load(*args, **which)
+            references.data[_key(args, which)] = ray.put(data)
+            return data
 
         def make_network(name: str, classes: int) -> nn.Module:
-            loaded = load_network(name, classes)
+            network = load_network(name, classes)
             for module in [module for key, module in sys.modules.items() if key.startswith(FROM_FILES)]:
-                ray.cloudpickle.register_pickle_by_value(module)  # the file need not be on the nodes
-            shelf.networks[name, classes] = ray.put(loaded)
-            return loaded
+                ray.cloudpickle.register_pickle_by_value(module)  # the nodes do not need the file
+            references.networks[name, classes] = ray.put(network)
+            return network
 
-        material = ResourceCache(load_data=load_data, make_network=make_network)
+        resources = ResourceCache(load_data=load_data, make_network=make_network)
         for cell in {(cell.stream_key, cell.network): cell for cell in cells}.values():
             try:
-                material.lazy_stream(cell)
-                classes = len(material.data_set(cell).class_names)
-                if (cell.network, classes) not in shelf.networks:
+                resources.lazy_stream(cell)
+                classes = len(resources.data_set(cell).class_names)
+                if (cell.network, classes) not in references.networks:
                     make_network(cell.network, classes)
-            except Exception:  # one cell that cannot be: it fails for itself, where it runs
+            except Exception:  # this cell fails by itself where it runs
                 logging.getLogger(__name__).debug("%s cannot be prepared", cell, exc_info=True)
-        return shelf
+        return references
 
-    def material(self) -> ResourceCache:
-        """Return what takes data and networks from the shelf, in a worker."""
+    def resources(self) -> ResourceCache:
+        """Return a cache that fetches data and networks from the object store, for a worker."""
         ray = import_ray()
 
         def load_data(*args: Any, **which: Any) -> ImageSet:
-            place = _place(args, which)
-            found: ImageSet = ray.get(self.data[place]) if place in self.data else midway.data.load(*args, **which)
-            return found
+            key = _key(args, which)
+            data: ImageSet = ray.get(self.data[key]) if key in self.data else load(*args, **which)
+            return data
 
         def make_network(name: str, classes: int) -> nn.Module:
-            there = self.networks.get((name, classes))
-            found: nn.Module = load_network(name, classes) if there is None else ray.get(there)
-            return found
+            reference = self.networks.get((name, classes))
+            network: nn.Module = load_network(name, classes) if reference is None else ray.get(reference)
+            return network
 
         return ResourceCache(load_data=load_data, make_network=make_network)
 
 
-def _place(args: tuple[Any, ...], which: dict[str, Any]) -> str:
+def _key(args: tuple[Any, ...], which: dict[str, Any]) -> str:
     return repr((args, sorted(which.items())))
 
 
-class Board:
-    """How far the running cells are: they write, the driver reads. Lives beside the driver as a Ray actor."""
+class ProgressActor:
+    """Collects the messages of running tasks for the driver; a Ray actor on the driver's node."""
 
     def __init__(self) -> None:
-        self.news: dict[str, tuple[int, int, float]] = {}
+        self.messages: list[tuple[int, Any]] = []
 
-    def put(self, key: str, done: int, total: int, running: float) -> None:
-        """Note how far a cell is."""
-        self.news[key] = (done, total, running)
+    def put(self, index: int, message: Any) -> None:
+        """Store a message of the task with this index."""
+        self.messages.append((index, message))
 
-    def take(self) -> dict[str, tuple[int, int, float]]:
-        """Return what is new since the last time."""
-        news, self.news = self.news, {}
-        return news
+    def take(self) -> list[tuple[int, Any]]:
+        """Return the messages since the last call."""
+        messages, self.messages = self.messages, []
+        return messages
 
 
-def _start_board(ray: ModuleType) -> Any:
-    """Start a board on the driver's node, which no other node's death takes away."""
-    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+def _start_progress_actor(ray: ModuleType) -> Any:
+    """Start the actor on the driver's node, so that the death of another node does not end it."""
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
         ray.get_runtime_context().get_node_id(), soft=False
     )
-    return ray.remote(num_cpus=0, scheduling_strategy=here)(Board).remote()
+    return ray.remote(num_cpus=0, scheduling_strategy=node)(ProgressActor).remote()
 
 
 @lru_cache(maxsize=1)
-def _kept(shelf: Shelf) -> ResourceCache:
-    """Keep what a worker took from the shelf of a run for its next cells."""
-    return shelf.material()
+def _memory(references: ObjectStoreRefs) -> dict[str, Any]:
+    """Keep what a worker fetched during a run for its next tasks."""
+    return {"resources": references.resources()}
 
 
-def _run_cell(cell: Cell, shelf: Shelf, keep_predictions: bool, board: Any) -> Record:
-    """Run one cell in a worker, which keeps data, networks and the last stream for the next one."""
-    if cell.version != midway.__version__:
-        reason = (
-            f"this node has midway {midway.__version__}, the plan is of {cell.version}: install the same everywhere"
-        )
-        return Record(cell, None, Failure(reason), 0.0, environment() | {"threads": cell.threads})
-    last = 0.0
+def _run_task(task: Task, index: int, references: ObjectStoreRefs, progress: Any, driver: str) -> Any:
+    """Run one task in a worker of the cluster."""
+    if version("midway") != driver:
+        return Died(f"its node has midway {version('midway')}, the driver {driver}: install the same version", 0.0)
+    last = float("-inf")
 
-    def tell(cell: Cell, done: int, total: int, running: float) -> None:
+    def tell(message: Any) -> None:
         nonlocal last
-        if board is not None and (done == total or time.monotonic() - last >= SECONDS_BETWEEN_LOOKS):
+        if progress is not None and (not task.throttled or time.monotonic() - last >= POLL_SECONDS):
             last = time.monotonic()
-            board.put.remote(cell.key, done, total, running)
+            progress.put.remote(index, message)
 
-    return run_cell(cell, _kept(shelf), keep_predictions=keep_predictions, on_batch=tell)
+    return task.run(_memory(references), tell)

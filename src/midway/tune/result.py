@@ -1,4 +1,4 @@
-"""What a search found, as plain data for files, tables and figures."""
+"""The result of a search as plain data, for files, tables and figures."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from midway.bench.cell import as_tuple
+from midway.files import write_atomically
+
+STUDY, HELD_OUT = "study.json", "held_out"
+"""In the folder of a search: the file of its result, and the store of the gain on held-out streams."""
 
 
 @dataclass(frozen=True)
@@ -15,15 +19,15 @@ class TrialRecord:
     """One trial.
 
     Attributes:
-        number: Its place in the study; 0 has the defaults.
+        number: Its number in the study; 0 has the defaults.
         state: ``"complete"``, ``"pruned"``, ``"failed"``, ``"running"`` or ``"waiting"``.
-        settings: What was tried.
-        accuracy: Mean over the streams in percent; of a pruned trial, as far as it came; None if there is none.
-        by_stream: Stream -> accuracy, of complete trials.
-        by_group: Stream -> group -> accuracy, of complete trials.
+        settings: The hyper-parameters.
+        accuracy: Mean over the streams in percent; the last running mean of a pruned trial; None if there is none.
+        by_stream: Stream -> accuracy, for complete trials.
+        by_group: Stream -> group -> accuracy, for complete trials.
         rounds: Running means, round by round.
-        seconds: How long it took; None if it is not finished.
-        failure: Why it failed, or was refused; empty otherwise.
+        seconds: Duration; None if the trial is not finished.
+        failure: Why the trial failed or its settings were rejected; empty otherwise.
     """
 
     number: int
@@ -38,28 +42,28 @@ class TrialRecord:
 
 
 @dataclass(frozen=True)
-class Findings:
+class StudyResult:
     """All trials of a study.
 
     Attributes:
         method: Name of the method.
         study: Name of the study in its storage.
-        search: What was searched on: network, data, images, batch size, seed.
-        defaults: The method's own settings of what was searched.
-        trials: In order of their numbers.
-        importance: Hyper-parameter -> share of the accuracy's variation among the better trials that it explains;
-            largest first; empty while there are too few trials to say.
-        command: What goes on with the search; empty if it was not started by one.
+        search: The fields of ``Search``: network, data, images, batch size, seed and so on.
+        defaults: The defaults of the hyper-parameters that were searched.
+        trials: The trials in order of their numbers.
+        importance: Hyper-parameter -> share of the variation of accuracy among the better trials that it explains;
+            largest first; empty if there are too few trials.
+        command: The command that continues the search; empty if it was not started by one.
 
     Example:
-        >>> from midway.tune import Findings, TrialRecord
+        >>> from midway.tune import StudyResult, TrialRecord
         >>> trials = (
         ...     TrialRecord(0, "complete", {"lr": 1e-3}, 70.0),
         ...     TrialRecord(1, "pruned", {"lr": 1e-2}, 75.0),
         ...     TrialRecord(2, "complete", {"lr": 2e-3}, 72.5),
         ... )
-        >>> found = Findings("tent", "tent-0", {}, {"lr": 1e-3}, trials, {})
-        >>> found.best.settings, found.gain
+        >>> result = StudyResult("tent", "tent-0", {}, {"lr": 1e-3}, trials, {})
+        >>> result.best.settings, result.gain
         ({'lr': 0.002}, 2.5)
     """
 
@@ -73,47 +77,46 @@ class Findings:
 
     @property
     def complete(self) -> tuple[TrialRecord, ...]:
-        """The trials that saw every image."""
+        """The trials that ran to the end."""
         return tuple(trial for trial in self.trials if trial.state == "complete")
 
     @property
     def best(self) -> TrialRecord:
-        """The most accurate complete trial, of equals the first.
+        """The most accurate complete trial; the first of equal ones.
 
         Raises:
-            ValueError: There is none yet.
+            ValueError: No trial is complete.
         """
         if not self.complete:
-            raise ValueError(f"no trial of {self.study} is complete yet: run more, or see why they failed.")
+            raise ValueError(f"no trial of {self.study} is complete yet: run more trials, or see why they failed.")
         return max(self.complete, key=lambda trial: trial.accuracy or 0.0)
 
     @property
     def default(self) -> TrialRecord | None:
-        """The complete trial with the method's defaults; None while there is none."""
+        """The complete trial with the defaults of the method; None if there is none."""
         return next((trial for trial in self.complete if trial.settings == self.defaults), None)
 
     @property
     def gain(self) -> float | None:
-        """How far the best is above the defaults, in points, on the streams of the search."""
+        """Accuracy of the best trial minus that of the defaults on the streams of the search, in points."""
         if self.default is None or self.default.accuracy is None or self.best.accuracy is None:
             return None
         return self.best.accuracy - self.default.accuracy
 
     def count(self, state: str) -> int:
-        """Return how many trials are in a state."""
+        """Return the number of trials in a state."""
         return sum(trial.state == state for trial in self.trials)
 
     def save(self, path: Path) -> None:
-        """Write everything as JSON."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        """Write as JSON."""
+        write_atomically(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def load(cls, path: Path) -> Findings:
-        """Take back what ``save`` wrote.
+    def load(cls, path: Path) -> StudyResult:
+        """Read what ``save`` wrote.
 
         Raises:
-            ValueError: The file holds something else.
+            ValueError: The file has another content.
         """
         try:
             content = json.loads(path.read_text())
@@ -124,8 +127,8 @@ class Findings:
             return cls(trials=tuple(trials), **content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"{path} is not what `midway tune` writes ({type(error).__name__}: {error}): "
-                "run the same `midway tune` again, its storage has every trial."
+                f"{path} is not a result of `midway tune` ({type(error).__name__}: {error}): run the same command "
+                "again, its storage has every trial."
             ) from error
 
 

@@ -1,0 +1,116 @@
+"""A stored result is valid exactly as long as the code that computed it is the same."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import midway
+from midway.adaptation import registry
+from midway.bench import Grid, LocalEngine, Store, Tally, run
+from midway.bench.code import code_digest
+
+EDITS = """
+import sys, warnings
+from pathlib import Path
+import midway
+from midway.bench import Grid
+
+root = Path(midway.__file__).parent
+assert root.is_relative_to(sys.argv[1]), root
+grid = Grid.from_dict({"methods": 'source,tent,bn,tent(label="wrapped", wrap="guarded")', "networks": "resnet20"})
+
+def changed_by(file, before, after):
+    first = {cell.label: cell.code for cell in grid.cells()}
+    text = (root / file).read_text()
+    assert before in text, (file, before)
+    (root / file).write_text(text.replace(before, after))
+    second = {cell.label: cell.code for cell in grid.cells()}
+    (root / file).write_text(text)
+    assert {cell.label: cell.code for cell in grid.cells()} == first
+    return ",".join(label for label in first if first[label] != second[label])
+
+print(changed_by("_version.py", '__version__ = "', '__version__ = "9.'))
+print(changed_by("methods/tent.py", "\\nclass Tent", "\\n# a comment\\n\\nclass Tent"))
+print(changed_by("methods/tent.py", "\\nclass Tent", "\\nCHANGED = 1\\n\\nclass Tent"))
+print(changed_by("adaptation/guarded.py", "\\nclass Guarded", "\\nCHANGED = 1\\n\\nclass Guarded"))
+print(changed_by("models/wide_resnet.py", "\\nimport torch", "\\nimport torch  # comment"))
+print(changed_by("models/resnet.py", "\\nfrom torch", "\\nCHANGED = 1\\nfrom torch"))
+print(changed_by("metrics/classification.py", "\\nimport torch", "\\nCHANGED = 1\\nimport torch"))
+print(changed_by("data/corruptions/noise.py", "\\nimport numpy", "\\nCHANGED = 1\\nimport numpy"))
+print(changed_by("data/corruptions/blur.py", "\\nimport numpy", "\\nCHANGED = 1\\nimport numpy"))
+print(changed_by("streams/scenarios.py", "\\nimport numpy", "\\nCHANGED = 1\\nimport numpy"))
+print(changed_by("streams/over_time.py", "\\nimport numpy", "\\nCHANGED = 1\\nimport numpy"))
+print(changed_by("bench/store.py", "\\nimport ", "\\nCHANGED = 1\\nimport "))
+"""
+
+
+def test_a_changed_line_concerns_the_cells_whose_numbers_it_makes(tmp_path: Path) -> None:
+    copy = tmp_path / "midway"
+    shutil.copytree(Path(midway.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", EDITS, str(tmp_path)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    every = "source,tent,bn,wrapped"
+    expected = ["", "", "tent,wrapped", "wrapped", "", every, every, every, "", every, "", ""]
+    assert ran.stdout.split("\n")[:-1] == expected
+
+
+OWN = """
+from dataclasses import replace
+from own_tricks.helpers import sign
+from midway.methods import Source, register
+
+class Own(Source):
+    '''Source, but not quite.'''
+    about = replace(Source.about, name="own")
+
+    def step(self, images):
+        return sign() * super().step(images)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of somebody else's, with a method and a module that the method imports."""
+    package = tmp_path / "own_tricks"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "helpers.py").write_text("def sign():\n    return 1\n")
+    (package / "method.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))
+    registry.register(importlib.import_module("own_tricks.method").Own)
+    for name in ("own_tricks", "own_tricks.helpers", "own_tricks.method"):
+        monkeypatch.delitem(sys.modules, name)
+    return package
+
+
+def test_code_of_other_packages_counts_with_what_it_imports(own: Path) -> None:
+    before = code_digest(["own_tricks.method"])
+    (own / "unrelated.py").write_text("x = 1\n")
+    (own / "helpers.py").write_text('"""Helpers."""\n\n\ndef sign():  # always positive\n    return 1\n')
+    assert code_digest(["own_tricks.method"]) == before
+    (own / "helpers.py").write_text("def sign():\n    return -1\n")
+    assert code_digest(["own_tricks.method"]) != before
+
+
+def test_results_of_other_code_are_run_again_or_kept(own: Path, tmp_path: Path) -> None:
+    plan = {"methods": "source,own", "images": 4, "batch_sizes": 2, "device": "cpu", "scenarios": "pure:fog"}
+    grid = Grid.from_dict(plan)
+    with Store(tmp_path / "run") as store:
+        assert run(grid.cells(), store, LocalEngine()) == Tally(before=0, finished=2, failed=0)
+        (own / "helpers.py").write_text("def sign():\n    return -1\n")
+        kept = run(grid.cells(), store, LocalEngine(), keep_old=True)
+        assert kept == Tally(before=2, finished=0, failed=0, out_of_date=1)
+        again = run(grid.cells(), store, LocalEngine())
+        assert again == Tally(before=1, finished=1, failed=0, out_of_date=1)
+        assert run(grid.cells(), store, LocalEngine()) == Tally(before=2, finished=0, failed=0)
