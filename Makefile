@@ -1,24 +1,42 @@
-# Every target makes or updates .venv by itself, and only when pyproject.toml or constraints.txt changed.
+# Every target creates or updates .venv by itself, and only when pyproject.toml or constraints.txt changed.
 PYTHON ?= python3
-BIN := .venv/bin
-STAMP := .venv/.installed
+VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
+EXTRAS ?= dev
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
-.PHONY: help demo test test-cluster lint format bench clean
+.PHONY: help demo test test-cluster test-minimum test-quick docs coverage lint format hooks bench clean
 
-help:  ## Show what there is
+help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(STAMP)  ## Adapt the embedded network to corrupted images, print a table, write a report
 	@$(BIN)/midway demo
 
-test: $(STAMP)  ## Run the tests, doctests included
+test: $(STAMP)  ## Run the tests and doctests; fails below the coverage that pyproject.toml requires
 	@echo "==> Testing"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --cov --cov-report=
+
+coverage: $(STAMP)  ## List the lines that the last `make test` did not run
+	@$(BIN)/coverage report --show-missing --fail-under=0
+
+docs: $(STAMP)  ## Run the examples in the documentation and in the docstrings
+	@echo "==> Running the examples"
+	@$(BIN)/python -m pytest tests/test_docs.py src
 
 test-cluster: $(STAMP)  ## Run the tests that start a Ray cluster of three nodes here
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cluster]'
+	@$(PIP_INSTALL) --editable '.[cluster]'
 	@echo "==> Testing on a cluster"
 	@$(BIN)/python -m pytest -m cluster tests
+
+test-minimum:  ## Run a part of the tests with the oldest versions that pyproject.toml allows, in .venv-minimum
+	@$(MAKE) --no-print-directory test-quick VENV=.venv-minimum CONSTRAINTS=constraints-minimum.txt EXTRAS=test
+
+test-quick: $(STAMP)
+	@echo "==> Testing with $(CONSTRAINTS)"
+	@$(BIN)/python -m pytest tests/bench tests/cli tests/data/corruptions tests/streams tests/report/test_figures.py
 
 lint: $(STAMP)  ## Check style and types
 	@echo "==> Checking style and types"
@@ -26,9 +44,13 @@ lint: $(STAMP)  ## Check style and types
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 
-format: $(STAMP)  ## Put the code into the house style
+format: $(STAMP)  ## Format the code
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+
+hooks: $(STAMP)  ## Check every commit with pre-commit from now on
+	@$(PIP_INSTALL) --editable '.[hooks]'
+	@$(BIN)/pre-commit install
 
 bench: $(STAMP)  ## Measure speed; results go to runs/benchmarks
 	@echo "==> Corruptions, batched against one image at a time"
@@ -41,12 +63,12 @@ bench: $(STAMP)  ## Measure speed; results go to runs/benchmarks
 	@$(BIN)/python benchmarks/eata_speed.py
 
 clean:  ## Remove the environment and caches (results in runs/ stay)
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-minimum .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* src/*.egg-info
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Midway needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11"; exit 1; }
-	@echo "==> Setting up .venv (once; again only when pyproject.toml or constraints.txt changes)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@echo "==> Setting up $(VENV) (once; again only when pyproject.toml or $(CONSTRAINTS) changes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) --editable '.[$(EXTRAS)]'
 	@touch $@

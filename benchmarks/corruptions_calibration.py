@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import midway
-from midway.data.corruptions import CORRUPTIONS, corrupt
+from midway.data import corrupt, corruption_names
 from midway.models.resnet import CifarResNet
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # what the networks were trained with
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--weights", type=Path, required=True, help="folder with cifar10_resnet20.pth and ...56.pth")
     parser.add_argument("--images", type=int, default=2000, help="how many test images (the published: 2000)")
     parser.add_argument("--seeds", type=int, default=1, help="average our accuracy over this many seeds")
-    parser.add_argument("--only", default=",".join(CORRUPTIONS), help="corruptions, comma-separated")
+    parser.add_argument("--only", default=",".join(corruption_names("benchmark")), help="corruptions, comma-separated")
     parser.add_argument("--depths", default="20,56", help="networks, comma-separated")
     options = parser.parse_args()
 

@@ -25,11 +25,12 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
-from midway.data.corruptions import ALL_CORRUPTIONS, CORRUPTIONS, STRENGTHS, corrupt
+from midway.data import corrupt, corruption_names
+from midway.data.corruptions import REGISTRY
 from midway.data.corruptions.blur import disk
-from midway.data.corruptions.overlays import overlay
+from midway.data.corruptions.registry import closest_size
 from midway.data.corruptions.spatter import edge_distance, edges, equalise
-from midway.data.corruptions.strengths import closest_set
+from midway.data.corruptions.weather import frost_photograph
 
 Array = np.ndarray[Any, np.dtype[Any]]
 OUTPUT = Path("runs/benchmarks/corruptions_speed.json")
@@ -140,7 +141,7 @@ def naive(name: str, image: Array, strength: tuple[float, ...], rng: np.random.G
             grey = (x @ [0.299, 0.587, 0.114])[..., None]
             return kept * x + (1 - kept) * np.maximum(x, grey * 1.5 + 0.5) + layer + np.rot90(layer, 2)
         case "frost":
-            photograph = overlay(int(rng.integers(5)), strength[2], side, side)
+            photograph = frost_photograph(int(rng.integers(5)), strength[2], side, side)
             top = rng.integers(0, max(photograph.shape[0] - side, 1))
             left = rng.integers(0, max(photograph.shape[1] - side, 1))
             return strength[0] * x + strength[1] * photograph[top : top + side, left : left + side] / 255
@@ -203,7 +204,7 @@ def main() -> None:
     parser.add_argument("--naive-images", type=int, default=50, help="images for the slow side")
     parser.add_argument("--size", type=int, default=32, help="side of the images")
     parser.add_argument("--severity", type=int, default=5)
-    parser.add_argument("--only", default=",".join(ALL_CORRUPTIONS), help="corruptions, comma-separated")
+    parser.add_argument("--only", default=",".join(corruption_names()), help="corruptions, comma-separated")
     options = parser.parse_args()
 
     rng = np.random.default_rng(0)
@@ -222,7 +223,7 @@ def main() -> None:
         corrupt(images, name, severity=options.severity)
         batched, batched_cpu = time.perf_counter() - wall, time.process_time() - processor
 
-        strength = STRENGTHS[name][closest_set(options.size, options.size)][options.severity - 1]
+        strength = REGISTRY[name].strength(closest_size(options.size, options.size), options.severity)
         wall, processor = time.perf_counter(), time.process_time()
         for image in few:
             np.uint8(np.clip(naive(name, image, strength, rng), 0, 1) * 255)
@@ -240,7 +241,7 @@ def main() -> None:
             }
         )
         print(f"| {name} | {batched:.2f} | {batched_cpu:.2f} | {slow:.1f} | {slow / batched:.1f} |", flush=True)
-    fifteen = [row for row in rows if row["corruption"] in CORRUPTIONS]
+    fifteen = [row for row in rows if row["corruption"] in corruption_names("benchmark")]
     wall_total, cpu_total = (
         sum(float(row[key]) for row in fifteen) for key in ("batched_seconds", "batched_cpu_seconds")
     )

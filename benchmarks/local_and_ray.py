@@ -1,10 +1,9 @@
-"""Is a plan's result file the same from this machine's processes and from a Ray cluster of three nodes?
+"""Compare the result files of one plan from the local engine and from a Ray cluster of three nodes.
 
     python benchmarks/local_and_ray.py [--images 400] [--jobs 2]
 
 The nodes are three Ray daemons on this machine, one processor each (needs the extra "cluster"). The two stores are
-compared line by line, cell by cell; what differs is named. Times are expected to, and so is what says which process and
-command wrote a line; nothing else is.
+compared cell by cell, and the fields that differ are printed. Only times and memory may differ.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ PLAN = {
 
 
 def lines_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """Read a store: the key of each cell -> its line, flat."""
+    """Return the lines of a store, flattened, by the keys of their cells."""
     lines = [json.loads(line) for line in (folder / RESULTS).read_text().splitlines()]
     keys = [line["key"] for line in lines]
     assert len(set(keys)) == len(keys), "a cell was stored twice"
@@ -50,20 +49,20 @@ def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(first: dict[str, dict[str, Any]], second: dict[str, dict[str, Any]]) -> list[str]:
-    """Name the fields in which any line differs.
+    """Return the names of the fields in which any line differs.
 
     Example:
         >>> differences({"a": {"seconds": 1, "accuracy": 5}}, {"a": {"seconds": 2, "accuracy": 5}})
         ['seconds']
     """
-    assert first.keys() == second.keys(), "the stores hold other cells"
-    found = {
+    assert first.keys() == second.keys(), "the stores have different cells"
+    different = {
         name
         for key, line in first.items()
         for name in line.keys() | second[key].keys()
         if line.get(name) != second[key].get(name)
     }
-    return sorted(found)
+    return sorted(different)
 
 
 @contextmanager
@@ -87,7 +86,7 @@ def three_nodes() -> Iterator[Any]:
 
 
 def timed(cells: Sequence[Cell], engine: Engine, folder: Path) -> float:
-    """Run all cells into a new store and return the seconds that took."""
+    """Run all cells into a new store and return the seconds."""
     begun = time.perf_counter()
     with Store(folder) as store:
         tally = run(cells, store, engine)
@@ -102,19 +101,19 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     cells = Grid.from_dict({**PLAN, "images": options.images}).cells()
-    with tempfile.TemporaryDirectory() as place:
-        here, there = Path(place) / "local", Path(place) / "ray"
-        seconds = {"local": timed(cells, LocalEngine(jobs=options.jobs), here)}
+    with tempfile.TemporaryDirectory() as folder:
+        local, cluster = Path(folder) / "local", Path(folder) / "ray"
+        seconds = {"local": timed(cells, LocalEngine(jobs=options.jobs), local)}
         with three_nodes():
-            seconds["ray, three nodes"] = timed(cells, RayEngine(), there)
-        found = differences(lines_of(here), lines_of(there))
+            seconds["ray, three nodes"] = timed(cells, RayEngine(), cluster)
+        different = differences(lines_of(local), lines_of(cluster))
     console = Console()
     console.print(f"{len(cells)} cells, {options.images} images each")
     for name, taken in seconds.items():
         console.print(f"{name}: {taken:.1f} s")
-    console.print(f"What differs between the two files: {', '.join(found)}")
+    console.print(f"What differs between the two files: {', '.join(different)}")
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps({"cells": len(cells), "seconds": seconds, "differs": found}, indent=1))
+    OUT.write_text(json.dumps({"cells": len(cells), "seconds": seconds, "differs": different}, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """What do the paper's full tables take on one core, on eight GPUs and on 100 nodes, and what stops it being faster?
 
-    python benchmarks/simulate_cluster.py [--images 200] [--compare-images 400] [--repeats 1] [--prices FILE]
+    python benchmarks/simulate_cluster.py [--images 200] [--compare-images 400] [--repeats 1] [--costs FILE]
 
-1. Prices. CPU seconds of one batch of 200 images for every method on the embedded network, on one thread, after a
+1. Costs. CPU seconds of one batch of 200 images for every method on the embedded network, on one thread, after a
    warm-up: CPU seconds, so that other work on the machine does not count. MEMO is timed on a tenth of the images.
-   On WRN-28-10 the price is that times the measured ratio of a forward pass of both networks.
-   No GPU is measured. The GPU price is passes counted here times the paper's seconds for a batch of 200 on one A800:
+   On WRN-28-10 the cost is that times the measured ratio of a forward pass of both networks.
+   No GPU is measured. The GPU cost is passes counted here times the paper's seconds for a batch of 200 on one A800:
    0.03 for a forward pass (its Source), 0.04 for a backward pass (its TENT less its Source). That gives its TEA, 0.24,
    exactly. Its MEMO is slower than its passes, so twice its 12.8 for 16 views is taken for 32.
 2. The model against reality. A small plan is run by one process, then by two; the simulation gets the times of the
@@ -32,13 +32,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-import midway
-from midway.bench import Cell, Grid, LocalEngine, Outcome, Store
-from midway.bench.material import Material
+from midway.bench import Cell, Grid, LocalEngine, Record, ResourceCache, Store, run_cell
 from midway.bench.suites import SUITES, suite
-from midway.bench.work import make_method, using_threads, work
+from midway.bench.work import make_method, using_threads
 from midway.cli.progress import in_words
 from midway.cost import count_passes
+from midway.models import create, load
 
 OUT = Path("runs/benchmarks/simulate_cluster.json")
 BATCH, BATCHES = 200, 50  # 10,000 images
@@ -88,8 +87,8 @@ def simulate(
 
 
 @dataclass(frozen=True)
-class Price:
-    """What a batch of 200 images costs a method: CPU seconds on the embedded network, and passes over the images."""
+class BatchCost:
+    """Cost of a batch of 200 images: CPU seconds on the embedded network, and passes per image."""
 
     cpu_seconds: float
     forward: float
@@ -101,12 +100,12 @@ class Price:
         return GPU_FORWARD * self.forward + GPU_BACKWARD * self.backward
 
 
-def price(cell: Cell, material: Material, images: int, repeats: int) -> Price:
+def measure_cost(cell: Cell, resources: ResourceCache, images: int, repeats: int) -> BatchCost:
     """Time one batch of a cell, the fastest of a few, and count its passes on a few images."""
-    batch = next(iter(material.stream(cell))).images[:images]
+    batch = next(iter(resources.stream(cell))).images[:images]
     with using_threads(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        method = make_method(cell, material)
+        method = make_method(cell, resources)
         few = batch[: min(20, len(batch))]
         method(few)
         with count_passes(method) as passes:
@@ -117,11 +116,11 @@ def price(cell: Cell, material: Material, images: int, repeats: int) -> Price:
             started = time.process_time()
             method(batch)
             seconds.append(time.process_time() - started)
-    return Price(min(seconds) * BATCH / len(batch), passes.forward / len(few), passes.backward / len(few))
+    return BatchCost(min(seconds) * BATCH / len(batch), passes.forward / len(few), passes.backward / len(few))
 
 
 def paper_cells(seconds: dict[str, float], *, without: Sequence[str] = ()) -> list[float]:
-    """Return the price of every cell of the paper's tables, in the order of the plans; CIFAR-100 has the pure one."""
+    """Return the seconds of every cell of the paper's tables, in the order of the plans; CIFAR-100 has the pure one."""
     names = [name for name in SUITES for _ in range(2 if name == "pure" else 1)]
     return [
         BATCHES * seconds[entry.label]
@@ -142,12 +141,12 @@ def entries() -> str:
     return ",".join(written)
 
 
-def measure_prices(images: int, repeats: int) -> dict[str, Price]:
-    """Price every entry of the paper's tables on the embedded network."""
-    material = Material()
+def measure_costs(images: int, repeats: int) -> dict[str, BatchCost]:
+    """Measure every entry of the paper's tables on the embedded network."""
+    resources = ResourceCache()
     plan = {"methods": entries(), "scenarios": "pure:gaussian_noise", "images": BATCH, "device": "cpu"}
     return {
-        cell.label: price(cell, material, max(4, images // 10) if cell.method == "memo" else images, repeats)
+        cell.label: measure_cost(cell, resources, max(4, images // 10) if cell.method == "memo" else images, repeats)
         for cell in Grid.from_dict(plan).cells()
     }
 
@@ -157,7 +156,7 @@ def network_ratio(images: int = 10) -> float:
     batch = torch.rand(images, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     seconds = []
     with using_threads(1), torch.inference_mode():
-        for network in (midway.models.load("wrn16_2.cifar10"), midway.models.create("wide_resnet", depth=28, width=10)):
+        for network in (load("wrn16_2.cifar10"), create("wide_resnet", depth=28, width=10)):
             network.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             network(batch)
             started = time.process_time()
@@ -176,12 +175,12 @@ def start_seconds() -> float:
     return float(answer.stdout)
 
 
-def store_seconds(outcome: Outcome, count: int = 50) -> float:
+def store_seconds(record: Record, count: int = 50) -> float:
     """Return the seconds that the driver needs to put a result on the disk."""
     with tempfile.TemporaryDirectory(dir=".") as folder, Store(Path(folder)) as store:
         started = time.perf_counter()
         for _ in range(count):
-            store.add(outcome, command="")
+            store.add(record, command="")
         return (time.perf_counter() - started) / count
 
 
@@ -194,39 +193,39 @@ def compare(images: int) -> dict[str, float]:
     one = time.perf_counter() - started
     tiny = Grid.from_dict({**plan, "methods": "source", "images": 4, "device": "cpu"}).cells()
     started = time.perf_counter()
-    working = [outcome.seconds for outcome in LocalEngine(jobs=2).run(tiny)]
+    working = [record.seconds for record in LocalEngine(jobs=2).run(tiny)]
     begin = time.perf_counter() - started - max(working)
     started = time.perf_counter()
     list(LocalEngine(jobs=2).run(cells))
     two = time.perf_counter() - started
-    predicted = simulate([outcome.seconds for outcome in alone], 2, start=begin).seconds
+    predicted = simulate([record.seconds for record in alone], 2, start=begin).seconds
     return {"one process": one, "two processes": two, "start of a worker": begin, "predicted": predicted}
 
 
 def main() -> None:
-    """Measure, simulate, print and keep."""
+    """Measure, simulate, print and store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=BATCH, help="images to time a batch on")
     parser.add_argument("--compare-images", type=int, default=400, help="images of the cells of step 2")
     parser.add_argument("--repeats", type=int, default=1, help="the fastest of this many counts")
-    parser.add_argument("--prices", type=Path, help="take the prices of an earlier run from its file")
+    parser.add_argument("--costs", type=Path, help="read the costs of an earlier run from its file")
     arguments = parser.parse_args()
     console = Console()
 
-    kept = json.loads(arguments.prices.read_text()) if arguments.prices else None
-    if kept is not None:
-        prices = {label: Price(**found) for label, found in kept["prices"].items()}
+    stored = json.loads(arguments.costs.read_text()) if arguments.costs else None
+    if stored is not None:
+        costs = {label: BatchCost(**found) for label, found in stored["costs"].items()}
         ratio, start, store = (
-            kept[key] for key in ("WRN-28-10 over embedded", "start of a worker", "storing a result")
+            stored[key] for key in ("WRN-28-10 over embedded", "start of a worker", "storing a result")
         )
     else:
-        prices = measure_prices(arguments.images, arguments.repeats)
+        costs = measure_costs(arguments.images, arguments.repeats)
         ratio, start = network_ratio(), start_seconds()
         (cell,) = Grid.from_dict({"methods": "source", "images": BATCH, "device": "cpu"}).cells()
-        store = store_seconds(work(cell, Material()))
-    on_gpu = {label: found.gpu_seconds for label, found in prices.items()} | {"memo": GPU_MEMO}
+        store = store_seconds(run_cell(cell, ResourceCache()))
+    on_gpu = {label: cost.gpu_seconds for label, cost in costs.items()} | {"memo": GPU_MEMO}
     shown = Table("entry", "CPU s a batch", "forward", "backward", "A800 s a batch, estimated")
-    for label, found in prices.items():
+    for label, found in costs.items():
         passes = (f"{found.forward:.1f}", f"{found.backward:.1f}")
         shown.add_row(label, f"{found.cpu_seconds:.2f}", *passes, f"{on_gpu[label]:.2f}")
     console.print(shown)
@@ -239,7 +238,7 @@ def main() -> None:
     error = 100 * (reality["predicted"] / reality["two processes"] - 1)
     console.print({name: round(value, 1) for name, value in reality.items()}, f"prediction off by {error:+.0f} %")
 
-    embedded = {label: found.cpu_seconds for label, found in prices.items()}
+    embedded = {label: found.cpu_seconds for label, found in costs.items()}
     on_cpu = {label: ratio * seconds for label, seconds in embedded.items()}
     tables = [
         ("embedded network", embedded, SETUPS),
@@ -264,7 +263,7 @@ def main() -> None:
     console.print(shown)
     OUT.parent.mkdir(parents=True, exist_ok=True)
     content = {
-        "prices": {label: asdict(found) for label, found in prices.items()},
+        "costs": {label: asdict(found) for label, found in costs.items()},
         "WRN-28-10 over embedded": ratio,
         "start of a worker": start,
         "storing a result": store,
@@ -272,7 +271,7 @@ def main() -> None:
         "predictions": predictions,
     }
     OUT.write_text(json.dumps(content, indent=1) + "\n")
-    console.print(f"Kept in {OUT}")
+    console.print(f"Stored in {OUT}")
 
 
 if __name__ == "__main__":

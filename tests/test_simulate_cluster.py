@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulate_cluster import BATCHES, Price, paper_cells, simulate
+from simulate_cluster import BATCHES, BatchCost, paper_cells, simulate
 
 from midway.bench.suites import SUITES, suite
 
@@ -69,5 +69,5 @@ def test_the_papers_tables_are_counted_cell_by_cell() -> None:
 
 
 def test_a_pass_costs_what_the_paper_says() -> None:
-    assert Price(1.0, forward=1, backward=0).gpu_seconds == 0.03
-    assert Price(1.0, forward=1, backward=1).gpu_seconds == pytest.approx(0.07)
+    assert BatchCost(1.0, forward=1, backward=0).gpu_seconds == 0.03
+    assert BatchCost(1.0, forward=1, backward=1).gpu_seconds == pytest.approx(0.07)

@@ -86,24 +86,31 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path, name: str = ".lock", *, wait: bool = False) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / name
         self._lock = FileLock(self.path, timeout=-1 if wait else 0)
-        try:
-            self._lock.acquire()
-        except Timeout:
-            holder = "unknown"
-            with suppress(OSError):
-                holder = self.path.read_text(errors="replace").strip() or holder
-            raise FolderTakenError(folder, holder) from None
+        while not self._lock.is_locked:
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._lock.acquire()
+            except FileNotFoundError:
+                continue  # the process that held the folder removed it
+            except Timeout:
+                holder = "unknown"
+                with suppress(OSError):
+                    holder = self.path.read_text(errors="replace").strip() or holder
+                raise FolderTakenError(folder, holder) from None
         with suppress(OSError):  # Windows refuses to write to a locked file
             self.path.write_text(f"{os.getpid()}\n")
 
     def close(self) -> None:
-        """Release the folder and empty the lock file, which stays: removing it would race with waiting processes."""
-        with suppress(OSError):
-            self.path.write_text("")
-        self._lock.release()
+        """Release the folder and remove the lock file."""
+        if os.name == "posix":  # waiting processes notice that their file was removed, and create it again
+            self.path.unlink(missing_ok=True)
+            self._lock.release()
+        else:
+            self._lock.release()
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
@@ -39,7 +40,8 @@ class Registry(Mapping[str, T]):
     def __init__(self, kind: str, *, group: str, package: str | None = None) -> None:
         self.kind, self.group, self.package = kind, f"midway.{group}", package
         self._objects: dict[str, T] = {}
-        self._discovered = False
+        self._discovered = self._discovering = False
+        self._lock = threading.RLock()  # a module that is being imported may look things up
 
     def add(self, name: str, value: T) -> None:
         """Register an object; registering the same definition again, as a notebook cell does, replaces it.
@@ -63,7 +65,17 @@ class Registry(Mapping[str, T]):
         """
         if self._discovered:
             return
-        self._discovered = True
+        with self._lock:  # another thread waits until everything is registered
+            if self._discovered or self._discovering:
+                return
+            self._discovering = True
+            try:
+                self._import_all()
+            finally:
+                self._discovering = False
+            self._discovered = True
+
+    def _import_all(self) -> None:
         if self.package is not None:
             package = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
@@ -72,7 +84,7 @@ class Registry(Mapping[str, T]):
             try:
                 point.load()
             except Exception as error:  # the code of another package can raise anything
-                warnings.warn(f"the {self.kind} {point.value} cannot be imported: {error}", stacklevel=3)
+                warnings.warn(f"the {self.kind} {point.value} cannot be imported: {error}", stacklevel=4)
 
     def __getitem__(self, name: str) -> T:
         self.discover()

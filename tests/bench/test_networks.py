@@ -73,7 +73,7 @@ def test_a_plan_runs_it_in_other_processes_and_the_key_does_not_say_where_it_lie
         ("nowhere.py:mine", "there is no file nowhere.py with networks"),
         ("no.such.module:mine", "no.such.module cannot be imported"),
         ("midway.testing:tiny_netwrok", "tiny_network"),
-        ("wrn16_3.cifar10", "a network of your own is written as module:function or path/to/file.py:function"),
+        ("wrn16_3.cifar10", "write your own network as module:function or path/to/file.py:function"),
     ],
 )
 def test_what_is_not_there_is_said(network: str, message: str) -> None:

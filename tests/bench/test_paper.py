@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from midway.bench import paper
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.metrics import average_accuracy, mean_corruption_error
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_every_row_is_reachable_with_its_value() -> None:
 
 
 def test_the_shape_of_the_tables() -> None:
-    def there(table: paper.Table) -> list[paper.Score]:
+    def there(table: paper.Table) -> list[paper.PublishedScore]:
         return [score for score in paper.scores() if score.table == table]
 
     for table, ratio in (("outlier", 0.005), ("mixture", 0.5)):
@@ -59,7 +59,7 @@ def test_the_shape_of_the_tables() -> None:
         assert tuple(dict.fromkeys(s.method for s in there(table))) == paper.METHODS  # type: ignore[arg-type]
     assert tuple(dict.fromkeys(s.ratio for s in there("sweep"))) == paper.RATIOS
     assert {s.method for s in there("sweep")} == set(paper.METHODS) - {"tea", "memo"}
-    assert tuple(dict.fromkeys(s.group for s in there("pure"))) == CORRUPTIONS
+    assert tuple(dict.fromkeys(s.group for s in there("pure"))) == corruption_names("benchmark")
     assert tuple(dict.fromkeys(s.method for s in there("ablation"))) == paper.VARIANTS
 
 

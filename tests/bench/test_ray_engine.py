@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +18,13 @@ import pytest
 from local_and_ray import differences, lines_of, three_nodes, timed
 from typer.testing import CliRunner
 
-from midway.bench import Cell, Grid, LocalEngine, Store, Tally, read_records, run
+from midway.bench import Cell, Grid, LocalEngine, Store, Tally, Watcher, read_records, run
 from midway.bench.engines import ray as engine_module
-from midway.bench.engines.ray import Board, RayEngine, Shelf
-from midway.bench.outcome import numbers
+from midway.bench.engines.base import CellTask
+from midway.bench.engines.ray import ObjectStoreRefs, ProgressActor, RayEngine
 from midway.cli import app
 from midway.tune import Search, tune
+from midway.workers import Task, Tell
 
 
 def cells(**plan: Any) -> list[Cell]:
@@ -32,7 +35,7 @@ def cells(**plan: Any) -> list[Cell]:
 def stored(folder: Path) -> dict[str, Any]:
     records = read_records(folder)
     assert len({record.cell.key for record in records}) == len(records)  # nothing was run twice into the store
-    return {record.cell.key: record.result and numbers(record.result) for record in records}
+    return {record.cell.key: record.result and record.result.repeatable() for record in records}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,7 @@ def test_the_result_files_differ_in_times_alone(cluster: Any, tmp_path: Path) ->
     here, there = tmp_path / "local", tmp_path / "ray"
     timed(cells(), LocalEngine(), here)
     timed(cells(), RayEngine(), there)
-    times = {"finished", "seconds", "result.seconds_per_batch", "result.cost.peak_memory_mb"}
+    times = {"finished", "seconds", "result.metrics.seconds_per_batch", "result.metrics.peak_memory_mb"}
     assert set(differences(lines_of(here), lines_of(there))) <= times
 
 
@@ -65,11 +68,8 @@ def test_the_result_files_differ_in_times_alone(cluster: Any, tmp_path: Path) ->
 @pytest.mark.filterwarnings("ignore")
 def test_three_nodes_give_the_results_of_the_local_engine(cluster: Any, tmp_path: Path, local: dict[str, Any]) -> None:
     told: set[str] = set()
-    watcher = SimpleNamespace(
-        begin=lambda cells, finished: None,
-        batch=lambda cell, done, total, running: told.add(cell.key),
-        end=lambda outcome: None,
-    )
+    watcher = Watcher()
+    watcher.batch = lambda cell, done, total, running: told.add(cell.key)  # type: ignore[method-assign]
     with Store(tmp_path) as store:
         assert run(cells(), store, RayEngine(), watcher=watcher) == Tally(before=0, finished=6, failed=0)
         assert run(cells(), store, RayEngine()) == Tally(before=6, finished=0, failed=0)
@@ -90,13 +90,16 @@ def test_a_node_killed_in_the_middle_costs_time_not_results(cluster: Any, tmp_pa
             killed.append(done)
             cluster.remove_node(victims[0], allow_graceful=False)
 
-    watcher = SimpleNamespace(begin=lambda cells, finished: None, batch=kill, end=lambda outcome: None)
+    watcher = Watcher()
+    watcher.batch = kill  # type: ignore[method-assign]
     with Store(tmp_path) as store:
         tally = run(plan, store, RayEngine(), watcher=watcher)
     cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
     assert killed
     assert tally == Tally(before=0, finished=4, failed=0)
-    undisturbed = {outcome.cell.key: outcome.result and numbers(outcome.result) for outcome in LocalEngine().run(plan)}
+    undisturbed = {
+        outcome.cell.key: outcome.result and outcome.result.repeatable() for outcome in LocalEngine().run(plan)
+    }
     assert stored(tmp_path) == undisturbed
 
 
@@ -137,14 +140,11 @@ def test_a_driver_killed_and_started_again_goes_on(cluster: Any, tmp_path: Path,
 
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore")
-def test_cells_that_fit_no_node_are_refused_at_once_and_errors_are_failed_cells(cluster: Any) -> None:
-    with pytest.raises(ValueError, match="no node of the Ray cluster has 1 CPU and 1 GPU for a cell"):
-        list(RayEngine(gpus_per_cell=1).run(cells()))
+def test_cells_that_fit_no_node_are_refused_at_once(cluster: Any) -> None:
+    with pytest.raises(ValueError, match="no node of the Ray cluster has 1 CPU and 1 GPU for a task"):
+        list(RayEngine(gpus_per_task=1).run(cells()))
     (cell,) = cells(methods="bn", scenarios="pure:fog")
-    (outcome,) = RayEngine().run([Cell.from_dict(cell.to_dict() | {"version": "0.0.0"})])
-    assert outcome.failure is not None
-    assert "the plan is of 0.0.0: install the same everywhere" in outcome.failure.error
-    assert RayEngine(cpus_per_cell=0.5).slots([cell]) == 6
+    assert RayEngine(cpus_per_task=0.5).slots(CellTask(cell)) == 6
 
 
 @pytest.mark.cluster
@@ -177,11 +177,11 @@ def test_networks_of_a_file_run_on_the_cluster(cluster: Any, tmp_path: Path) -> 
 @pytest.mark.filterwarnings("ignore")
 def test_a_search_runs_on_the_cluster(cluster: Any, tmp_path: Path) -> None:
     search = Search(method="bn", scenarios=("pure:spatter", "pure:saturate"), images=40, batch_size=20)
-    found = tune(search, storage=str(tmp_path / "study"), trials=4, jobs=2, cluster=RayEngine())
+    found = tune(search, storage=str(tmp_path / "study"), trials=4, jobs=2, engine=RayEngine())
     assert found.count("complete") >= 4
     assert found.default is not None
-    results = [outcome.result for outcome in LocalEngine().run(search.cells({}))]
-    assert found.default.by_stream == {result.stream: result.accuracy for result in results if result}
+    records = list(LocalEngine().run(search.cells({})))
+    assert found.default.by_stream == {str(r.cell.scenario): r.result.accuracy for r in records if r.result}
 
 
 def test_one_cell_that_cannot_be_does_not_stop_the_others() -> None:
@@ -189,9 +189,9 @@ def test_one_cell_that_cannot_be_does_not_stop_the_others() -> None:
     plan = {"methods": "source", "images": 20, "scenarios": ["outlier:fog/snow@0.005", "pure:fog"]}
     by_value = SimpleNamespace(register_pickle_by_value=lambda module: None)
     stand_in = SimpleNamespace(put=lambda thing: thing, cloudpickle=by_value)
-    shelf = Shelf.fill(stand_in, Grid.from_dict(plan).cells())  # type: ignore[arg-type]
-    assert len(shelf.data) == 1
-    assert len(shelf.networks) == 1
+    references = ObjectStoreRefs.fill(stand_in, Grid.from_dict(plan).cells())  # type: ignore[arg-type]
+    assert len(references.data) == 1
+    assert len(references.networks) == 1
 
 
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -205,15 +205,15 @@ def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, 
 
 def test_needs_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="got 0 and None"):
-        RayEngine(cpus_per_cell=0)
+        RayEngine(cpus_per_task=0)
     with pytest.raises(ValueError, match="got None and -1"):
-        RayEngine(gpus_per_cell=-1)
+        RayEngine(gpus_per_task=-1)
     with pytest.raises(ValueError, match="retries must be 0 or more"):
         RayEngine(retries=-1)
     for flags, said in (
-        (["--address", "auto"], "--address is for clusters: add --engine ray"),
-        (["--gpus-per-cell", "0.25"], "--gpus-per-cell is for clusters: add --engine ray"),
-        (["--engine", "ray", "--jobs", "2"], "--jobs is for the local engine"),
+        (["--address", "auto"], "--address is not an option of the engine local; it is one of ray"),
+        (["--gpus-per-task", "0.25"], "--gpus-per-task is not an option of the engine local"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is not an option of the engine ray; it is one of local"),
     ):
         answer = CliRunner().invoke(app, ["run", "--methods", "bn", *flags])
         assert said in str(answer.exception)
@@ -222,9 +222,9 @@ def test_needs_that_make_no_sense_are_refused() -> None:
 def test_a_cell_needs_its_threads_and_a_gpu_if_it_runs_on_one() -> None:
     on_cpu = cells(threads=2)[0]
     on_gpu = cells(device="cuda")[0]
-    assert RayEngine().needs(on_cpu) == {"CPU": 2, "GPU": 0}
-    assert RayEngine().needs(on_gpu) == {"CPU": 1, "GPU": 1}
-    assert RayEngine(cpus_per_cell=4, gpus_per_cell=0.25).needs(on_gpu) == {"CPU": 4, "GPU": 0.25}
+    assert RayEngine().needs(CellTask(on_cpu)) == {"CPU": 2, "GPU": 0}
+    assert RayEngine().needs(CellTask(on_gpu)) == {"CPU": 1, "GPU": 1}
+    assert RayEngine(cpus_per_task=4, gpus_per_task=0.25).needs(CellTask(on_gpu)) == {"CPU": 4, "GPU": 0.25}
 
 
 def test_slots_are_counted_node_by_node() -> None:
@@ -238,9 +238,31 @@ def test_slots_are_counted_node_by_node() -> None:
     assert count(ray, {"CPU": 1, "GPU": 2}) == 0
 
 
-def test_the_board_gives_news_once() -> None:
-    board = Board()
-    board.put("a", 1, 4, 50.0)
-    board.put("a", 2, 4, 60.0)
-    assert board.take() == {"a": (2, 4, 60.0)}
-    assert board.take() == {}
+def test_messages_are_taken_once() -> None:
+    actor = ProgressActor()
+    actor.put(0, (1, 4, 50.0))
+    actor.put(1, "trial")
+    assert actor.take() == [(0, (1, 4, 50.0)), (1, "trial")]
+    assert actor.take() == []
+
+
+@dataclass(frozen=True)
+class Counting(Task):
+    throttled: bool  # type: ignore[misc]
+
+    def run(self, memory: dict[str, Any], tell: Tell) -> int:
+        for number in range(5):
+            tell(number)
+        return 5
+
+
+def test_messages_that_replace_each_other_are_throttled_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "_memory", lambda references: {})
+    run_task: Any = engine_module._run_task
+    for throttled, expected in ((True, [0]), (False, [0, 1, 2, 3, 4])):
+        sent: list[int] = []
+        actor = SimpleNamespace(put=SimpleNamespace(remote=lambda index, message, sent=sent: sent.append(message)))
+        assert run_task(Counting(throttled), 0, None, actor, version("midway")) == 5
+        assert sent == expected
+    died = run_task(Counting(True), 0, None, None, "0.0.0")
+    assert died.reason.endswith("the driver 0.0.0: install the same version")

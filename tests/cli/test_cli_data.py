@@ -35,7 +35,9 @@ def test_make_then_list_then_read(home: Path) -> None:
     assert listed.exit_code == 0
     rows = [line.split() for line in listed.stdout.splitlines()]
     assert [row[0] for row in rows] == ["data", "cifar10-mini", "cifar10", "cifar10-c", "Not"]
-    assert rows[-1][:6] == ["Not", "here,", "but", "known:", "cifar100,", "cifar100-c,"]
+    assert rows[-1][:6] == ["Not", "on", "this", "machine:", "cifar100,", "cifar100-c,"]
+    assert "`midway data fetch` downloads cifar10 and cifar100," in listed.stdout
+    assert "folder" not in rows[-1][:14]
     assert ["yes" in row for row in rows[1:-1]] == [True, False, True]
 
 
@@ -61,12 +63,12 @@ def test_preview(tmp_path: Path) -> None:
         (["fetch", "imagenet"], "imagenet cannot be fetched"),
         (["make", "cifar10-c"], "midway data fetch cifar10"),
         (["make", "mine"], "must be given with --from"),
-        (["make", "cifar10-mini-c", "--severity", "0-5"], "severities go from 1 to 5"),
+        (["make", "cifar10-mini-c", "--severity", "0-5"], "severities are 1 to 5"),
         (["make", "cifar10-mini-c", "--corruption", "frog"], "did you mean 'fog'"),
         (["preview", "--from", "no/such/folder"], "unknown data set"),
     ],
 )
-def test_what_the_user_can_mend_is_an_error_with_a_sentence(arguments: list[str], message: str) -> None:
+def test_user_errors_are_one_sentence(arguments: list[str], message: str) -> None:
     outcome = run.invoke(app, arguments)
     assert isinstance(outcome.exception, ValueError | FileNotFoundError)
     assert message in str(outcome.exception)
@@ -78,6 +80,6 @@ def test_severities(text: str, expected: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "5-1", "1-9", "-3"])
-def test_severities_that_are_none(text: str) -> None:
+def test_invalid_severities(text: str) -> None:
     with pytest.raises(ValueError, match="is not understood"):
         parse_severities(text)

@@ -18,7 +18,7 @@ from midway.bench.work import run_cell
 from midway.cli import app, main
 from midway.cli.progress import RunProgress, in_words
 from midway.cli.run import parse_integers
-from midway.data.embedded import load_embedded
+from midway.data.datasets import REGISTRY as DATA_SETS
 
 runner = CliRunner()
 FOG = "pure:fog#3"
@@ -214,9 +214,16 @@ def test_an_engine_is_one_class_and_one_decorator(tmp_path: Path) -> None:
 
 def test_data_are_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    monkeypatch.setattr("midway.data.catalog.load_embedded", lambda: (loaded.append("mini"), load_embedded())[1])
+    mini = DATA_SETS["cifar10-mini"]
+    load = mini.function
+
+    def counted(root: Path, **which: Any) -> Any:
+        loaded.append("mini")
+        return load(root, **which)
+
+    monkeypatch.setattr(mini, "function", counted)
     assert invoke(tmp_path, "--methods", "source,bn", "--scenarios", "pure:fog,pure:snow").exit_code == 0
-    assert loaded == ["mini"]
+    assert len(loaded) == 1
 
 
 def test_numbers_as_people_write_them() -> None:

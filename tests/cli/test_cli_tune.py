@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from midway.adaptation import registry
 from midway.bench import Cell, load_plan, read_records
 from midway.cli import app
-from midway.report.stored_run import read_run
+from midway.report import read_run
 from midway.tune import Score, plan
 from midway.tune import study as studies
 
@@ -66,9 +66,7 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
 
 
 def test_streams_without_an_outlier_are_left_out_of_the_gain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        plan, "HELD_OUT_SCENARIOS", ("pure:fog", "outlier:fog/snow@0.001")
-    )  # of 120 images none is an outlier
+    monkeypatch.setattr(plan, "HELD_OUT_SCENARIOS", ("pure:fog", "outlier:fog/snow@0.001"))  # no outlier in 120 images
     answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)], catch_exceptions=False)
     assert answer.exit_code == 0, answer.output
     assert load_plan(tmp_path / "best.toml").scenarios == ("pure:fog",)
@@ -78,9 +76,9 @@ def test_streams_without_an_outlier_are_left_out_of_the_gain(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--address", "auto"], "--address is for clusters: add --engine ray"),
-        (["--gpus-per-trial", "1"], "--gpus-per-trial is for clusters"),
-        (["--device", "cuda"], "--device: torch finds no GPU here"),
+        (["--address", "auto"], "--address is not an option of the engine local; it is one of ray"),
+        (["--gpus-per-task", "1"], "--gpus-per-task is not an option of the engine local"),
+        (["--device", "cuda"], "--device: this machine has no GPU"),
         (["--data", "pacs", "--root", "nowhere"], "nowhere"),
     ],
 )
@@ -102,7 +100,7 @@ def test_an_interrupt_while_the_gain_is_measured_keeps_the_page(
     monkeypatch.setattr("midway.cli.tune.measure_gain", interrupted)
     answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)])
     assert answer.exit_code == 130
-    assert "Stopped while the gain was measured" in answer.output
+    assert "Stopped while measuring the gain" in answer.output
     assert 'id="search"' in (tmp_path / "report.html").read_text()
 
 
@@ -111,7 +109,7 @@ def test_another_search_does_not_take_the_place_of_one(tmp_path: Path) -> None:
     assert runner.invoke(app, command, catch_exceptions=False).exit_code == 0
     found = (tmp_path / "study.json").read_bytes()
     answer = runner.invoke(app, [*command, "--seed", "1"])
-    assert "has what another search found (tent-" in str(answer.exception)
+    assert "has the result of another search (tent-" in str(answer.exception)
     assert (tmp_path / "study.json").read_bytes() == found
 
 
@@ -126,9 +124,9 @@ def test_what_was_the_best_before_is_not_shown(tmp_path: Path, monkeypatch: pyte
     assert settings[0] != settings[1]
     assert len(read_records(tmp_path / "held_out")) == 6
     (comparison,) = read_run(tmp_path).comparisons
-    assert len(comparison.results) == 4
-    tuned = [result for result in comparison.results if result.label == "tent, tuned"]
-    assert [result.hyperparameters["lr"] for result in tuned] == [settings[1]["lr"]] * 2
+    assert len(comparison.records) == 4
+    tuned = [record.cell for record in comparison.records if record.cell.label == "tent, tuned"]
+    assert [cell.settings["lr"] for cell in tuned] == [settings[1]["lr"]] * 2
 
 
 def test_a_gain_that_cannot_be_measured_costs_neither_settings_nor_page(
@@ -145,7 +143,7 @@ def test_a_gain_that_cannot_be_measured_costs_neither_settings_nor_page(
 def test_what_is_given_is_held_and_streams_can_be_chosen(tmp_path: Path) -> None:
     command = [
         "tune",
-        'tent(steps=2, statistics="kindred")',
+        'tent(steps=2, statistics="clustered")',
         "--seed",
         "1",
         "--scenarios",
@@ -157,7 +155,7 @@ def test_what_is_given_is_held_and_streams_can_be_chosen(tmp_path: Path) -> None
     assert {tuple(trial["settings"]) for trial in found["trials"]} == {("lr",)}
     assert list(found["trials"][0]["by_stream"]) == ["pure:spatter", "mixture:saturate/spatter@0.5"]
     planned = load_plan(tmp_path / "best.toml").methods
-    assert planned[0].settings == {"steps": 2, "statistics": "kindred"}
+    assert planned[0].settings == {"steps": 2, "statistics": "clustered"}
     assert all(entry.settings.items() >= planned[0].settings.items() for entry in planned)
 
 
@@ -170,7 +168,7 @@ def test_a_method_of_ones_own_is_imported(tmp_path: Path, monkeypatch: pytest.Mo
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))
     with_import = ["--import", "tuned_by_me"]
     assert "tuned_by_me" in runner.invoke(app, ["methods", *with_import]).output
     assert "Step size" in runner.invoke(app, ["methods", "show", "tuned_by_me", *with_import]).output
@@ -196,7 +194,7 @@ def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.Monke
     command = ["tune", "tent", *SMALL, "--out", str(tmp_path), "--no-gain"]
     answer = runner.invoke(app, command)
     assert answer.exit_code == 130
-    assert "the same command goes on from there" in answer.output
+    assert "Run the same command to continue" in answer.output
     answer = runner.invoke(app, command)
     assert answer.exit_code == 0
     assert calls == 3 + 4  # two were finished, the third is run again
@@ -208,11 +206,11 @@ def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (["tnet"], "unknown method 'tnet': did you mean 'tent'?"),
         (["source"], "source declares nothing to search"),
-        (["tent,bn"], "'tent,bn' are 2 methods: search one at a time"),
-        (["bn(prior=4)"], "nothing of bn is left to search"),
+        (["tent,bn"], "'tent,bn' has 2 methods: search one at a time"),
+        (["bn(prior=4)"], "no hyper-parameter of bn is left to search"),
         (["tent", "--scenarios", "pure:fog"], "results are reported on fog, a search must not see it"),
-        (["tent", "--timeout", "soon"], "'soon' is no duration"),
-        (["tent", "--images", "20"], "20 images at ratio 0.005 hold no image of gaussian_blur"),
+        (["tent", "--timeout", "soon"], "'soon' is not a duration"),
+        (["tent", "--images", "20"], "20 images at ratio 0.005 contain no image of gaussian_blur"),
         (["tent", "--data", "nowhere"], "unknown data set 'nowhere'"),
     ],
 )

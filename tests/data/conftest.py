@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from midway.data.cifar import CIFAR10, CIFAR100, CifarFacts
+from midway.data.loaders.cifar import CIFAR10, CIFAR100, CifarFacts
 
 WriteImage = Callable[..., Path]
 Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]

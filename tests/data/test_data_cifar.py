@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from midway import data
-from midway.data import sprites
-from midway.data.cifar import CIFAR10, CIFAR10_CLASSES, CIFAR100, CIFAR100_CLASSES, CifarFacts
+from midway.data.loaders import npm_cifar10
+from midway.data.loaders.cifar import CIFAR10, CIFAR10_CLASSES, CIFAR100, CIFAR100_CLASSES, CifarFacts
 
 
 @pytest.mark.parametrize("facts", [CIFAR10, CIFAR100], ids=lambda facts: facts.name)
@@ -63,7 +63,7 @@ def test_npz_and_npy(tmp_path: Path) -> None:
 
 
 def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sprites, "SHEET_SIZE", (1024, 2))
+    monkeypatch.setattr(npm_cifar10, "SHEET_SIZE", (1024, 2))
     sheet = np.arange(2 * 1024 * 3).astype(np.uint8).reshape(2, 1024, 3)
     Image.fromarray(sheet).save(tmp_path / "test_batch.png")
     (tmp_path / "test_lables.json").write_text("[3, 8]")
@@ -86,7 +86,7 @@ def test_image_folders_keep_the_canonical_labels(
 def test_missing_and_wrong_files_are_named(tmp_path: Path, write_cifar: Callable[..., object]) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere does not exist.*midway data fetch cifar10"):
         data.load("cifar10", tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="holds no cifar100 test set in a known layout"):
+    with pytest.raises(FileNotFoundError, match="has no cifar100 test set in a known layout"):
         data.load("cifar100", tmp_path)
     write_cifar(tmp_path)
     folder = tmp_path / CIFAR10.folder
@@ -97,11 +97,11 @@ def test_missing_and_wrong_files_are_named(tmp_path: Path, write_cifar: Callable
         data.load("cifar10", tmp_path, split="train")
     rows = np.zeros((2, 3072), np.uint8)
     for content, message in [
-        ({"labels": [0, 1]}, "holds labels, expected 'data' and 'labels'"),
+        ({"labels": [0, 1]}, "has labels, expected 'data' and 'labels'"),
         ({"data": rows[:, :5], "labels": [0, 1]}, r"shape \(2, 5\), expected uint8 of shape \(N, 3072\)"),
         ({"data": rows, "labels": [0]}, r"labels of shape \(1,\), expected \(2,\)"),
-        ({"data": rows, "labels": [0, 10]}, "labels run from 0 to 10"),
-        ([1], "holds list"),
+        ({"data": rows, "labels": [0, 10]}, "labels are from 0 to 10"),
+        ([1], "has list"),
     ]:
         (folder / "test_batch").write_bytes(pickle.dumps(content))
         with pytest.raises(ValueError, match=message):
@@ -116,7 +116,7 @@ def test_damaged_npz(tmp_path: Path) -> None:
     path = tmp_path / "cifar10_test.npz"
     images = np.zeros((2, 32, 32, 3), np.uint8)
     np.savez(path, images=images, labels=np.zeros(3, int))
-    with pytest.raises(ValueError, match=r"cifar10_test.npz holds labels of shape \(3,\), expected \(2,\)"):
+    with pytest.raises(ValueError, match=r"cifar10_test.npz has labels of shape \(3,\), expected \(2,\)"):
         data.load("cifar10", path)
     np.savez(path, pictures=images)
     with pytest.raises(ValueError, match="has no array 'images', it has pictures"):
@@ -128,5 +128,5 @@ def test_damaged_npz(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cifar10_test.npz cannot be read"):
         data.load("cifar10", path)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"not a whole .npz file \(100 bytes"):
+    with pytest.raises(ValueError, match=r"not a complete .npz file \(100 bytes"):
         data.load("cifar10", path)

@@ -31,14 +31,14 @@ def test_cifar100_c_has_its_classes(tmp_path: Path, write_cifar_c: Callable[...,
 def test_what_is_not_there(tmp_path: Path, write_cifar_c: Callable[..., None]) -> None:
     with pytest.raises(FileNotFoundError, match=r"none is missing.*Zenodo record 2535967"):
         data.load("cifar10-c", tmp_path / "none", corruption="fog")
-    with pytest.raises(FileNotFoundError, match=r"holds no CORRUPTION.npy"):
+    with pytest.raises(FileNotFoundError, match=r"has no CORRUPTION.npy"):
         data.load("cifar10-c", tmp_path, corruption="fog")
     write_cifar_c(tmp_path / "set")
     with pytest.raises(ValueError, match=r"did you mean 'snow'"):
         data.load("cifar10-c", tmp_path / "set", corruption="snwo")
     with pytest.raises(ValueError, match="needs corruption=, one of fog, snow"):
         data.load("cifar10-c", tmp_path / "set")
-    with pytest.raises(ValueError, match="severity is 6, expected a whole number from 1 to 5"):
+    with pytest.raises(ValueError, match="severity must be an integer from 1 to 5, got 6"):
         data.load("cifar10-c", tmp_path / "set", corruption="fog", severity=6)
     (tmp_path / "set" / "labels.npy").unlink()
     with pytest.raises(FileNotFoundError, match=r"labels.npy is missing: make it with `midway data make cifar10-c`"):
@@ -63,16 +63,18 @@ def test_damaged_files(tmp_path: Path, write_cifar_c: Callable[..., None]) -> No
     np.save(fog, np.zeros((20, 32, 32), np.uint8))
     complains(r"expected uint8 of shape \(N, 32, 32, 3\)")
     np.save(fog, np.zeros((20, 32, 32, 3), np.float32))
-    complains("holds float32")
+    complains("has float32")
     np.save(fog, np.zeros((19, 32, 32, 3), np.uint8))
-    complains("has 19 images, expected as many for each of 5 severities")
+    complains(r"labels.npy has labels of shape \(20,\), expected \(19,\)")
+    np.save(labels, np.zeros(19, np.uint8))
+    complains("has 19 images, expected equally many for 5 severities")
     np.save(fog, np.array([None, {}], dtype=object), allow_pickle=True)
-    complains("holds pickled Python objects, which are not read")
+    complains("contains pickled Python objects, which are not read")
     fog.write_bytes(whole)
     np.save(labels, np.zeros(10, np.uint8))
-    complains(r"labels.npy holds labels of shape \(10,\), expected \(20,\)")
+    complains(r"labels.npy has labels of shape \(10,\), expected \(20,\)")
     np.save(labels, np.zeros(20))
-    complains("labels.npy holds float64, expected whole numbers")
+    complains("labels.npy has float64, expected integers")
 
 
 def test_a_foreign_manifest_is_left_alone_and_a_damaged_one_named(

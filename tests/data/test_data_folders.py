@@ -33,7 +33,7 @@ def test_a_folder_of_images_without_classes(tmp_path: Path, write_image: WriteIm
 
 def test_images_without_classes_are_no_benchmark(tmp_path: Path, write_image: WriteImage) -> None:
     write_image(tmp_path / "val" / "ILSVRC2012_val_00000001.JPEG")
-    with pytest.raises(ValueError, match=r"has images but no class folders.*sort them into one folder a class"):
+    with pytest.raises(ValueError, match=r"has images but no class folders.*sort them into one folder per class"):
         data.load("imagenet", tmp_path)
 
 
@@ -96,7 +96,7 @@ def test_corruption_folders(tmp_path: Path, write_image: WriteImage, name: str, 
     assert loaded.images[:].min() == 200
     assert loaded.labels.tolist() == [0, 1]
     assert loaded.name == f"{name}:fog"
-    with pytest.raises(FileNotFoundError, match=r"fog.3 is missing, there are the severities 1, 5"):
+    with pytest.raises(FileNotFoundError, match=r"fog.3 is missing, the folder has severities 1, 5"):
         data.load(name, tmp_path, corruption="fog", severity=3)
     with pytest.raises(ValueError, match=r"unknown corruption 'frog': did you mean 'fog'\?.*Zenodo record"):
         data.load(name, tmp_path, corruption="frog")
@@ -108,7 +108,7 @@ def test_empty_and_missing_folders(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none is missing.*image-net.org"):
         data.load("imagenet", tmp_path / "none")
     (tmp_path / "cat").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"holds no images, expected CLASS/\*.jpg"):
+    with pytest.raises(FileNotFoundError, match=r"has no images, expected CLASS/\*.jpg"):
         data.load("folder", tmp_path)
     with pytest.raises(FileNotFoundError, match="is empty, expected CORRUPTION/SEVERITY"):
         data.load("imagenet-c", tmp_path / "cat", corruption="fog")
@@ -196,5 +196,5 @@ def test_an_image_of_somebody_else_is_named(tmp_path: Path, monkeypatch: pytest.
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Image, "open", refuse)
-    with pytest.raises(PermissionError, match=r"mine.png must not be read by this user: change its permissions"):
+    with pytest.raises(PermissionError, match=r"mine.png cannot be read by this user: change its permissions"):
         images[[0]]

@@ -58,7 +58,7 @@ def test_unfinished_and_emptied_sets_are_not_verified(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         data.make_corrupted(clean, tmp_path / "set", corruptions=["contrast", "fog"], jobs=1, progress=stop)
-    assert data.inventory(tmp_path)[1].note == "unfinished: 2 parts are to be made, the same command continues"
+    assert data.inventory(tmp_path)[1].note == "unfinished: 2 parts are missing, the same command continues"
     data.make_corrupted(clean, tmp_path / "set", corruptions=["contrast", "fog"], jobs=1)
     assert data.inventory(tmp_path)[1].verified
     folders = data.make_corrupted(clean, tmp_path / "z", corruptions=["fog"], severities=[1], jobs=1, layout="png")

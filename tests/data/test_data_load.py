@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from midway import data
+from midway.data.datasets import REGISTRY
 
 
 def test_names_and_the_nearest() -> None:
@@ -31,7 +32,7 @@ def test_names_and_the_nearest() -> None:
     ],
 )
 def test_arguments_without_a_meaning_are_refused(name: str, arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(arguments))}= means nothing for the data set {name}"):
+    with pytest.raises(ValueError, match=f"{next(iter(arguments))}= does not apply to the data set {name}"):
         data.load(name, **arguments)
 
 
@@ -42,20 +43,20 @@ def test_arguments_that_cannot_be() -> None:
         data.load("folder")
     with pytest.raises(ValueError, match="unknown corruption 'frog': did you mean 'fog'"):
         data.load("cifar10-mini", corruption="frog")
-    with pytest.raises(ValueError, match="severity is 0"):
+    with pytest.raises(ValueError, match="severity must be an integer from 1 to 5, got 0"):
         data.load("cifar10-mini", corruption="fog", severity=0)
-    with pytest.raises(ValueError, match="severity is 9"):
+    with pytest.raises(ValueError, match="severity must be an integer from 1 to 5, got 9"):
         data.load("cifar10-mini", severity=9)
 
 
 def test_test_images_are_never_given_for_training_ones(tmp_path: Path) -> None:
     one = {"images": np.zeros((1, 32, 32, 3), np.uint8), "labels": [4]}
     np.savez(tmp_path / "cifar10_test.npz", **one)
-    with pytest.raises(ValueError, match="holds the test images by its name, and the train images are asked for"):
+    with pytest.raises(ValueError, match="has the test images by its name, but the train images are requested"):
         data.load("cifar10", tmp_path / "cifar10_test.npz", split="train")
     np.savez(tmp_path / "cifar10.npz", **one)
     assert len(data.load("cifar10", tmp_path)) == 1
-    with pytest.raises(FileNotFoundError, match="holds no cifar10 train set"):
+    with pytest.raises(FileNotFoundError, match="has no cifar10 train set"):
         data.load("cifar10", tmp_path, split="train")
 
 
@@ -149,3 +150,41 @@ def test_importing_takes_no_optional_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_registered_data_set_is_loaded_and_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(REGISTRY, "_objects", dict(REGISTRY))
+
+    @data.dataset("flowers", remedy="get it from example.org/flowers.")
+    def load_flowers(root: Path, *, split: str, domain: str | None) -> data.ImageSet:
+        images, labels = np.zeros((2, 8, 8, 3), np.uint8), np.zeros(2, np.int64)
+        return data.ImageSet(images, labels, (f"{split} {root.name}",), "flowers")
+
+    monkeypatch.setenv("MIDWAY_DATA", str(tmp_path))
+    assert "flowers" in data.names()
+    assert REGISTRY["flowers"].shifts == "domains"
+    loaded = data.load("flowers", split="train", domain="garden")
+    assert (loaded.name, loaded.class_names) == ("flowers:garden", ("train flowers",))
+    with pytest.raises(ValueError, match="size= does not apply to the data set flowers"):
+        data.load("flowers", size=32)
+    with pytest.raises(ValueError, match=r"flowers cannot be fetched: get it from example\.org/flowers\."):
+        data.fetch("flowers")
+
+
+def test_a_loader_with_an_unknown_argument_is_refused() -> None:
+    def load_flowers(root: Path, *, colour: str) -> data.ImageSet:
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="the loader of flowers takes colour, expected classes, corruption, domain"):
+        data.dataset("flowers", remedy="")(load_flowers)
+
+
+def test_shifts_follow_from_the_arguments_of_the_loader() -> None:
+    kinds = {name: REGISTRY[name].shifts for name in data.names()}
+    assert {name for name, kind in kinds.items() if kind == "domains"} == {"domainnet", "pacs"}
+    assert {name for name, kind in kinds.items() if kind == "stored"} == {
+        "cifar10-c",
+        "cifar100-c",
+        "imagenet-c",
+        "tiny-imagenet-c",
+    }

@@ -53,7 +53,7 @@ def test_some_severities_are_found_by_the_manifest(tmp_path: Path, clean: ImageS
     for severity in (3, 5):
         loaded = data.load("cifar10-c", out, corruption="contrast", severity=severity)
         np.testing.assert_array_equal(loaded.images[:], corrupt(clean.images[:], "contrast", severity=severity))
-    with pytest.raises(ValueError, match="was made at severities 3, 5, not 4"):
+    with pytest.raises(ValueError, match="has severities 3, 5, not 4"):
         data.load("cifar10-c", out, corruption="contrast", severity=4)
 
 
@@ -74,7 +74,7 @@ def test_finished_files_are_skipped_and_damaged_ones_made_again(tmp_path: Path, 
     assert begun == ["contrast", "saturate"]
     assert (tmp_path / "contrast.npy").read_bytes() == whole
     assert (tmp_path / "brightness.npy").stat().st_ino == untouched
-    manifest = Manifest.find(tmp_path)
+    manifest = Manifest.read(tmp_path)
     assert manifest is not None
     assert manifest.problem(tmp_path, deep=True) == ""
 
@@ -100,15 +100,15 @@ def test_an_interrupted_file_never_has_its_name(
 
 def test_other_settings_and_other_content_are_refused(tmp_path: Path, clean: ImageSet) -> None:
     make_corrupted(clean, tmp_path / "set", corruptions=["contrast"], jobs=1)
-    with pytest.raises(ValueError, match="was made with seed 0, not 1"):
+    with pytest.raises(ValueError, match="was written with seed 0, not 1"):
         make_corrupted(clean, tmp_path / "set", seed=1)
-    with pytest.raises(ValueError, match="was made from other images"):
+    with pytest.raises(ValueError, match="was written from other images"):
         make_corrupted(clean.first(5), tmp_path / "set")
-    with pytest.raises(ValueError, match="was made with severities"):
+    with pytest.raises(ValueError, match="was written with severities"):
         make_corrupted(clean, tmp_path / "set", severities=[5])
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "fog.npy").touch()
-    with pytest.raises(ValueError, match="holds other files and no manifest"):
+    with pytest.raises(ValueError, match="has other files and no manifest"):
         make_corrupted(clean, tmp_path / "full")
 
 
@@ -116,9 +116,9 @@ def test_other_settings_and_other_content_are_refused(tmp_path: Path, clean: Ima
     ("arguments", "message"),
     [
         ({"corruptions": ["frog"]}, "did you mean 'fog'"),
-        ({"corruptions": []}, "nothing to make"),
-        ({"severities": [0]}, "severity is 0"),
-        ({"severities": []}, "nothing to make"),
+        ({"corruptions": []}, "nothing to write"),
+        ({"severities": [0]}, "severity must be an integer from 1 to 5, got 0"),
+        ({"severities": []}, "nothing to write"),
         ({"jobs": 0}, "jobs is 0"),
         ({"layout": "bmp"}, "layout is 'bmp'"),
     ],
@@ -176,7 +176,7 @@ def test_folders_keep_the_labels_of_their_source(tmp_path: Path) -> None:
     assert loaded.class_names == source.class_names  # also the one that has no image
     assert sorted(loaded.labels.tolist()) == [0, 2]
     twice = ImageSet(images, np.array([0, 1]), ("crane", "crane"), "toy")
-    with pytest.raises(ValueError, match="two classes are called 'crane'"):
+    with pytest.raises(ValueError, match="two classes have the name 'crane'"):
         make_corrupted(twice, tmp_path / "never", layout="png")
     assert not (tmp_path / "never").exists()
 
@@ -214,7 +214,7 @@ def test_killed_run_is_continued_and_leaves_no_workers(tmp_path: Path) -> None:
     workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    manifest = Manifest.find(out)
+    manifest = Manifest.read(out)
     assert manifest is not None
     assert not (out / "frost.npy").exists()
     mini = data.load("cifar10-mini")

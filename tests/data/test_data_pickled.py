@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midway.data.pickled_data import UnsafePickleError, read_pickled_data
+from midway.data.loaders.pickled_data import UnsafePickleError, read_pickled_data
 
 # what Python 2 wrote: protocol 0 text, and protocol 2 with byte strings and the old name of numpy's module
 BATCHES_META = b"(dp1\nS'num_cases_per_batch'\np2\nI10000\nsS'label_names'\np3\n(lp4\nS'airplane'\np5\naS'cat'\np6\nas."
@@ -68,7 +68,7 @@ def test_anything_but_data_is_refused(tmp_path: Path, content: bytes, reason: st
 def test_object_arrays_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "batch"
     path.write_bytes(pickle.dumps(np.array([None, 1], dtype=object), protocol=2))
-    with pytest.raises(UnsafePickleError, match="holds object, not numbers"):
+    with pytest.raises(UnsafePickleError, match="has object, not numbers"):
         read_pickled_data(path)
 
 

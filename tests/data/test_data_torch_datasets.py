@@ -93,11 +93,11 @@ def test_wrong_items_are_explained() -> None:
         from_dataset([3])
     with pytest.raises(ValueError, match="keys picture, label"):
         from_dataset([{"picture": 0, "label": 1}])
-    with pytest.raises(ValueError, match=r"runs from -2 to 2, expected \[0, 1\]: take the normalisation out"):
+    with pytest.raises(ValueError, match=r"values from -2 to 2, expected \[0, 1\]: remove the normalisation"):
         as_array(torch.tensor([[[-2.0, 2.0]]]))
     with pytest.raises(ValueError, match=r"shape \(2, 4, 4\)"):
         as_array(np.zeros((2, 4, 4), np.uint8))
     with pytest.raises(ValueError, match="an image is int64"):
         as_array(np.zeros((4, 4, 3), np.int64))
-    with pytest.raises(ValueError, match="labels run from 0 to 5"):
+    with pytest.raises(ValueError, match="labels are from 0 to 5"):
         from_dataset([(np.zeros((4, 4), np.uint8), 0), (np.zeros((4, 4), np.uint8), 5)], class_names=["a", "b"])

@@ -12,8 +12,7 @@ import midway
 from midway import models
 from midway.files import file_digest
 from midway.models import CheckpointError, CifarResNet, Normalize, WideResNet
-from midway.models.card import ASSETS, Card
-from midway.models.zoo import _load_card
+from midway.models.zoo import ASSETS, Card, _load_card
 
 SHARED_WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
 
@@ -44,7 +43,7 @@ def test_normalisation_is_part_of_the_model_and_not_of_the_state_dict() -> None:
     images = torch.rand(2, 3, 32, 32)
     mean, std = torch.tensor([0.5, 0.4, 0.3]).view(1, 3, 1, 1), torch.tensor([0.2, 0.3, 0.4]).view(1, 3, 1, 1)
     torch.testing.assert_close(normalised(images), plain((images - mean) / std))
-    with pytest.raises(ValueError, match="one value a channel"):
+    with pytest.raises(ValueError, match="one value per channel"):
         Normalize([0.5], [0.2, 0.3])
     with pytest.raises(ValueError, match="std must be positive"):
         Normalize([0.5], [0.0])
@@ -178,14 +177,14 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 def test_unknown_names_get_the_nearest_match() -> None:
     with pytest.raises(ValueError, match=r"did you mean 'wrn16_2\.cifar10'"):
         models.load("wrn16_2.cifar")
-    with pytest.raises(ValueError, match=r"midway\.models\.create makes it with untrained weights"):
+    with pytest.raises(ValueError, match=r"midway\.models\.create creates it with untrained weights"):
         models.load("resnet20")
     with pytest.raises(TypeError, match="fixed by its card"):
         models.load("wrn16_2.cifar10", classes=3)
 
 
 def test_a_checkpoint_that_does_not_match_its_card_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("midway.models.card.ASSETS", tmp_path)
+    monkeypatch.setattr("midway.models.zoo.ASSETS", tmp_path)
     network = small()
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     facts = {"depth": 10, "width": 1, "classes": 5}
@@ -193,7 +192,7 @@ def test_a_checkpoint_that_does_not_match_its_card_is_refused(tmp_path: Path, mo
     right = Card(**{**card.__dict__, "sha256": file_digest(card.path)})
     images = torch.rand(1, 3, 32, 32)
     assert torch.equal(_load_card(right)(images), network(images))
-    with pytest.raises(CheckpointError, match="its card says"):
+    with pytest.raises(CheckpointError, match="its card has"):
         _load_card(card)
     with pytest.raises(CheckpointError, match="does not fit WideResNet"):
         _load_card(Card(**{**right.__dict__, "arguments": facts | {"classes": 6}}))

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from midway.bench import Record
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.report import (
     Column,
     Frame,
@@ -148,7 +148,7 @@ def test_tables_fit_the_terminal(width: int, parts: int) -> None:
     rows = tuple(
         Row(label, Scenario("pure", (name,)), name, 0, "accuracy", 60.0)
         for label in ("source", "tea_equal_budget")
-        for name in CORRUPTIONS
+        for name in corruption_names("benchmark")
     )
     fitting = fit_width(paper_table(Frame(rows, "source"), data="cifar10c", title="Pure"), width)
     assert len(fitting) <= parts

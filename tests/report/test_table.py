@@ -9,7 +9,7 @@ import pytest
 
 from midway.bench import Record, paper
 from midway.bench.suites import EQUAL_BUDGET, suite
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.report import Frame, Row, Table, frame, group_records, pivot, split_columns, to_brief_markdown
 from midway.report.paper import paper_table, published_in
 from midway.report.ranking import versus_best
@@ -219,10 +219,10 @@ def test_averages_need_every_corruption() -> None:
     assert found["source", "mce"] == pytest.approx(100)
     partly = rows.filter(lambda each: (each.label, each.group) != ("mita", "fog"))
     assert not any(label == "mita" for label, _ in ends(partly))
-    few = rows.filter(lambda each: each.scenario.shifts[0] in CORRUPTIONS[:4])
+    few = rows.filter(lambda each: each.scenario.shifts[0] in corruption_names("benchmark")[:4])
     table = paper_table(few, data="cifar10c")
     assert [c.origin for c in table.columns if c.scenario is None] == ["ours", "ours"]  # the paper's are of fifteen
-    assert ends(rows.filter(lambda each: each.scenario.shifts[0] in CORRUPTIONS[:2])) == {}
+    assert ends(rows.filter(lambda each: each.scenario.shifts[0] in corruption_names("benchmark")[:2])) == {}
 
 
 def test_averages_are_over_severities_and_never_over_clean_images() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import midway
 from midway.data import ImageSet
 from midway.streams import Stream, build
-from midway.streams.over_time import _shares, deal_out_classes
+from midway.streams.over_time import _shares, distribute_classes
 
 
 def toy(count: int, classes: int = 3) -> ImageSet:
@@ -73,9 +73,9 @@ def test_gradual_parts_are_equal_give_or_take_an_image(count: int, severity: int
 @given(classes=st.integers(1, 6), count=st.integers(1, 120), concentration=st.floats(1e-3, 1e3), seed=st.integers(0, 9))
 def test_dealing_out_keeps_every_image(classes: int, count: int, concentration: float, seed: int) -> None:
     labels = np.arange(count) % classes
-    order = deal_out_classes(labels, concentration=concentration, seed=seed)
+    order = distribute_classes(labels, concentration=concentration, seed=seed)
     assert sorted(order.tolist()) == list(range(count))
-    assert np.array_equal(order, deal_out_classes(labels, concentration=concentration, seed=seed))
+    assert np.array_equal(order, distribute_classes(labels, concentration=concentration, seed=seed))
 
 
 def test_concentration_goes_from_runs_to_even() -> None:
@@ -83,7 +83,7 @@ def test_concentration_goes_from_runs_to_even() -> None:
     labels = np.arange(2000) % 10
     together = {}
     for concentration in (0.01, 0.1, 1, 1000):
-        orders = [deal_out_classes(labels, concentration=concentration, seed=seed) for seed in range(10)]
+        orders = [distribute_classes(labels, concentration=concentration, seed=seed) for seed in range(10)]
         together[concentration] = np.mean([(labels[o][1:] == labels[o][:-1]).mean() for o in orders])
     assert together[0.01] > together[0.1] > together[1] > together[1000]
     assert together[1000] == pytest.approx(0.1, abs=0.01)
@@ -103,7 +103,7 @@ def test_shares_are_dirichlet() -> None:
 def test_dirichlet_moves_images_with_their_labels() -> None:
     data = toy(60)
     stream = midway.streams.dirichlet(data, "clean", concentration=0.2, batch_size=7, seed=4)
-    order = deal_out_classes(data.labels, concentration=0.2, seed=4)
+    order = distribute_classes(data.labels, concentration=0.2, seed=4)
     assert np.array_equal(pixels(stream), np.asarray(data.images)[order])
     assert torch.cat([batch.labels for batch in stream]).tolist() == data.labels[order].tolist()
     assert stream.name == "dirichlet:clean@0.2"
@@ -145,15 +145,15 @@ def test_errors_say_what_is_wrong() -> None:
         midway.streams.continual(data, ["contrast", "contrast"])
     with pytest.raises(ValueError, match="continual needs at least one shift"):
         midway.streams.continual(data, [])
-    with pytest.raises(ValueError, match="rounds must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="the rounds in recurring must be an integer of at least 1, got 0"):
         midway.streams.recurring(data, ["contrast"], rounds=0)
-    with pytest.raises(ValueError, match="8 images do not show 9 steps of severity"):
+    with pytest.raises(ValueError, match="8 images are fewer than 9 steps of severity"):
         midway.streams.gradual(data, "contrast")
-    with pytest.raises(ValueError, match="severity must be a whole number from 1 to 5, got 6"):
+    with pytest.raises(ValueError, match="severity must be an integer from 1 to 5, got 6"):
         midway.streams.gradual(data, "contrast", severity=6)
     with pytest.raises(ValueError, match="gradual names a corruption twice"):
         midway.streams.gradual(toy(20), ["contrast", "contrast"])
-    with pytest.raises(ValueError, match="concentration must be above 0, got 0"):
+    with pytest.raises(ValueError, match="the concentration in dirichlet must be above 0, got 0"):
         midway.streams.dirichlet(data, "contrast", concentration=0)
     with pytest.raises(ValueError, match="did you mean 'contrast'"):
         midway.streams.gradual(toy(20), "contrats")

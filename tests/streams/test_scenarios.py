@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import midway
 from midway.data import ImageSet
 from midway.streams import Stream
-from midway.streams.scenarios import place_minority
+from midway.streams.scenarios import assign_groups
 
 
 def toy(count: int, seed: int = 0) -> ImageSet:
@@ -35,11 +35,11 @@ def test_one_in_two_hundred_is_one_outlier_in_every_batch() -> None:
     seed=st.integers(0, 5),
 )
 def test_the_share_of_a_is_as_near_as_whole_images_allow(count: int, batch_size: int, ratio: float, seed: int) -> None:
-    group = place_minority(count, ratio=ratio, batch_size=batch_size, seed=seed)
+    group = assign_groups(count, ratio=ratio, batch_size=batch_size, seed=seed)
     assert set(np.unique(group)) <= {0, 1}
     for stop in [*range(batch_size, count, batch_size), count]:
         assert abs((group[:stop] == 0).sum() - ratio * stop) <= 0.5 + 1e-6
-    again = place_minority(count, ratio=ratio, batch_size=batch_size, seed=seed)
+    again = assign_groups(count, ratio=ratio, batch_size=batch_size, seed=seed)
     assert np.array_equal(group, again)
 
 
@@ -112,11 +112,11 @@ def test_images_that_are_not_bytes_in_the_right_order_are_refused() -> None:
 
 def test_errors_say_what_is_wrong() -> None:
     data = toy(50)
-    with pytest.raises(ValueError, match="ratio must be between 0 and 1, got 0"):
+    with pytest.raises(ValueError, match="the ratio in outlier must be between 0 and 1, got 0"):
         midway.streams.outlier(data, "contrast", "pixelate", ratio=0)
-    with pytest.raises(ValueError, match=r"50 images at ratio 0\.005 hold no image of contrast"):
+    with pytest.raises(ValueError, match=r"50 images at ratio 0\.005 contain no image of contrast"):
         midway.streams.outlier(data, "contrast", "pixelate", ratio=0.005)
-    with pytest.raises(ValueError, match=r"50 images at ratio 0\.995 hold no image of pixelate"):
+    with pytest.raises(ValueError, match=r"50 images at ratio 0\.995 contain no image of pixelate"):
         midway.streams.outlier(data, "contrast", "pixelate", ratio=0.995)
     with pytest.raises(ValueError, match="seed must be 0 or more, got -1"):
         midway.streams.mixture(data, "contrast", "pixelate", seed=-1)

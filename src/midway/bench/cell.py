@@ -18,21 +18,21 @@ class Cell:
 
     Attributes:
         method: Name of the method.
-        label: What tables call it.
+        label: Its name in tables.
         settings: Every hyper-parameter of the method, defaults included.
         network: See ``midway.bench.networks.load_network``.
-        weights: Which weights these are: a digest of them or of their file, or ``"untrained"``.
+        weights: A digest of the weights or of their file, or ``"untrained"``.
         data: Name of the data set.
-        root: Its folder; None for the usual place.
+        root: Its folder; None for the data home.
         images: Use at most this many; None for all.
         size: Side in pixels of images in files; None for the data set's own.
-        scenario: Which images arrive when.
-        seed: Of the stream, and of the method if it has one.
-        batch_size: Images a batch.
-        precision: ``"float32"`` or ``"bf16"``, of the network.
-        device: Where it runs, such as ``"cpu"`` or ``"cuda"``.
-        threads: Threads of the processor it uses. Sums are split among them, so the last bits depend on it.
-        module: The module that defines the method, for processes that do not know it yet.
+        scenario: The scenario of the stream.
+        seed: Seed of the stream, and of the method if it has one.
+        batch_size: Images per batch.
+        precision: Precision of the network, ``"float32"`` or ``"bf16"``.
+        device: The device, such as ``"cpu"`` or ``"cuda"``.
+        threads: Number of CPU threads. Sums are split among them, so the last bits depend on it.
+        module: The module that defines the method.
         code: Digest of the code that computes the numbers and, for a folder of images, of its files; see
             ``midway.bench.code``. It is not part of the key: a stored result of another code answers the same
             question, but is out of date.

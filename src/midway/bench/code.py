@@ -10,32 +10,44 @@ import io
 import os
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from midway.adaptation.registry import STATISTICS, WRAP, WRAPPERS
+from midway.adaptation.registry import STATISTICS, WRAP
+from midway.adaptation.wrappers import WRAPPERS
 from midway.bench.cell import Cell
 from midway.bench.networks import FROM_FILES
-from midway.data.corruptions.registry import FUNCTIONS
+from midway.data.corruptions import REGISTRY as CORRUPTIONS
+from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import find
+from midway.metrics import METRICS
 from midway.streams import Scenario
+from midway.streams.registry import REGISTRY as SCENARIOS
 
 INSTALLED = {"site-packages", "dist-packages"}
 
 MEASURING = ("midway.bench.measure", "midway.metrics.classification")
 """Modules that compute the numbers of every cell."""
 
+STREAMING = ("midway.data.corrupted", "midway.streams.parsing")
+"""Modules that apply corruptions and build every stream."""
+
 WITHOUT_NUMBERS = frozenset(
     {
         "midway",
+        "midway._version",
         "midway.registry",
         "midway.suggest",
         "midway.files",
         "midway.adaptation.registry",
         "midway.bench.cell",
         "midway.bench.record",
+        "midway.data.download",
+        "midway.data.manifest",
+        "midway.metrics.registry",
+        "midway.streams.registry",
     }
 )
 """Modules that register, look up, word and store things: no number depends on them, and they import much."""
@@ -106,21 +118,16 @@ def _file_digest(path: Path, modified: int) -> str:
     """
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
-    for start, stop in _docstrings(ast.parse(text)):
-        lines[start - 1 : stop] = [""] * (stop - start + 1)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            stop = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : stop] = [""] * (stop - node.lineno + 1)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row, column = token.start
         if token.type == tokenize.COMMENT and lines[row - 1]:
             lines[row - 1] = lines[row - 1][:column]
-    code = "\n".join(line.rstrip() for line in lines if line.strip())
+    code = "\n".join([line.rstrip() for line in lines if line.strip()])
     return hashlib.sha256(code.encode()).hexdigest()
-
-
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """Yield the first and last line of every string that stands alone as a statement."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.end_lineno or node.lineno
 
 
 @cache
@@ -128,26 +135,21 @@ def _imports(module: str, path: Path, modified: int, packages: frozenset[str]) -
     """Return the modules that a module imports anywhere in its code, without libraries and type-checking imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     imported: list[str] = []
-    for node in _without_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            imported += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            name = ".".join(part for part in (base, node.module) if part)
-            if _top(name) in packages or not _is_library(_top(name)):
-                imported += [_defining_module(name, alias.name) for alias in node.names]
-    return tuple(dict.fromkeys(imported))
-
-
-def _without_type_checking(tree: ast.Module) -> Iterator[ast.AST]:
-    waiting: list[ast.AST] = [tree]
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             waiting += node.orelse
             continue
-        yield node
         waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            imported += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            name = ".".join([part for part in (base, node.module) if part])
+            if _top(name) in packages or not _is_library(_top(name)):
+                imported += [_defining_module(name, alias.name) for alias in node.names]
+    return tuple(dict.fromkeys(imported))
 
 
 @cache
@@ -178,10 +180,10 @@ def modules_of_method(name: str, settings: Mapping[str, Any]) -> set[str]:
     return modules
 
 
-def modules_of_stream(scenario: Scenario) -> set[str]:
-    """Return the modules that define the data, the corruptions and the order of the images of a scenario."""
-    corruptions = {FUNCTIONS[shift].__module__ for shift in scenario.shifts if shift in FUNCTIONS}
-    return {"midway.data.catalog", "midway.streams.build", *corruptions}
+def modules_of_stream(scenario: Scenario, data: str) -> set[str]:
+    """Return the modules that define the data, the corruptions and the order of the images of a stream."""
+    corruptions = {CORRUPTIONS[shift].__module__ for shift in scenario.shifts if shift in CORRUPTIONS}
+    return {DATA_SETS[data].__module__, SCENARIOS[scenario.kind].__module__, *corruptions, *STREAMING}
 
 
 def registering_modules(cell: Cell) -> tuple[str, ...]:
@@ -193,7 +195,8 @@ def registering_modules(cell: Cell) -> tuple[str, ...]:
         >>> registering_modules(Grid.from_dict({"methods": "tent"}).cells()[0])
         ()
     """
-    modules = modules_of_method(cell.method, cell.settings) | modules_of_stream(cell.scenario)
+    modules = modules_of_method(cell.method, cell.settings) | modules_of_stream(cell.scenario, cell.data)
+    modules |= {metric.compute.__module__ for metric in METRICS.values()}
     return tuple(sorted(module for module in modules if _top(module) not in ("midway", "__main__")))
 
 

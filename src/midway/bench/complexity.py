@@ -1,4 +1,4 @@
-"""The cost of the methods: forward passes as the MITA paper counts them, and the true cost."""
+"""The cost of methods: the MITA paper's count of forward passes, and the measured cost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Line:
 
     Attributes:
         label: Its label.
-        gflops_as_published: GFLOPs an image of this network, counted as in the paper; None if it has no rule.
-        published: The row of the paper, for WRN-28-10; None if it has none.
+        gflops_as_published: GFLOPs per image of this network by the rule of the paper; None if it has no rule.
+        published: The row of the paper, for WRN-28-10; None if there is none.
         cost: The measured cost; None if the method was not run.
     """
 
@@ -33,7 +33,7 @@ class Line:
 
 
 def complexity_entries() -> dict[str, Entry]:
-    """Return the entries to measure: the rows of the paper's table with its settings, then the methods of this library.
+    """Return what to measure: the rows of the paper with its settings, then the methods with their defaults.
 
     Example:
         >>> from midway.bench.complexity import complexity_entries
@@ -65,19 +65,20 @@ def measure_complexity(
     repeats: int = 1,
     on_entry: Callable[[str, int, int], None] | None = None,
 ) -> list[Line]:
-    """Measure the cost of one batch for each method on a network, and return it with the paper's count.
+    """Measure the cost of one batch for each method on a network, beside the count of the paper.
 
     Args:
-        network: The classifier; the cost does not depend on its weights.
+        network: The classifier; its weights do not matter.
         images: One batch (the paper: 200 images of CIFAR-10-C, gaussian noise).
-        only: Labels of the rows to measure; all if empty. The others have only the paper's count.
-        repeats: Timed runs after the one that counts, see ``midway.cost.measure_cost``.
-        on_entry: Called before each row with its label, the number of finished rows and the number of rows.
+        only: Labels of the rows to measure; all by default. The others have only the count of the paper.
+        repeats: Timed runs after the one that counts passes, see ``midway.cost.measure_cost``.
+        on_entry: Called before each row with its label, the rows done and the number of rows.
 
     Example:
-        >>> import midway, torch
+        >>> import torch
         >>> from midway.bench.complexity import measure_complexity
-        >>> lines = measure_complexity(midway.models.create("resnet20"), torch.rand(4, 3, 32, 32), only=["source"])
+        >>> from midway.models import create
+        >>> lines = measure_complexity(create("resnet20"), torch.rand(4, 3, 32, 32), only=["source"])
         >>> lines[0].label, lines[0].cost.forward_passes, round(lines[0].gflops_as_published, 3)
         ('source', 1.0, 0.042)
     """

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.base import Method
 from midway.bench.measure import Batches, answer, measure
 from midway.bench.record import Result
-from midway.methods import Method, Source
+from midway.methods.source import Source
 from midway.streams import Batch, Stream
 
 
@@ -33,7 +34,7 @@ class _Pairs:
             if images.ndim == 3 and labels.ndim == 0:
                 raise ValueError("the stream gives single images: put a torch DataLoader around the data set.")
             if labels.is_floating_point() and not labels.equal(labels.round()):
-                raise ValueError("labels must be whole numbers, 0 for the first class; these are not.")
+                raise ValueError("labels must be integers, 0 for the first class.")
             yield Batch(images, labels.cpu().long(), torch.zeros(len(labels), dtype=torch.int64))
 
 

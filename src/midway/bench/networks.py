@@ -1,4 +1,4 @@
-"""Networks as plans name them: cards, checkpoints, architectures, and functions of your own."""
+"""Networks by the names of plans: cards, checkpoints, architectures, and functions of your own."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FROM_FILES = "midway_networks_"
 
 
 def load_network(name: str, classes: int) -> nn.Module:
-    """Load a network as a plan names it.
+    """Load a network by its name in a plan.
 
     Args:
-        name: A card's name, a checkpoint file, ``architecture@file``, an architecture (its weights are then untrained,
-            always the same), or a function of yours without arguments that returns a classifier: ``module:function``
+        name: The name of a card, a checkpoint file, ``architecture@file``, an architecture (with untrained weights that
+            are the same every time), or a function without arguments that returns a classifier: ``module:function``
             or ``path/to/file.py:function``.
-        classes: Number of classes, where the name does not settle it.
+        classes: Number of classes, if the name does not determine it.
 
     Example:
         >>> from midway.bench.networks import load_network
@@ -37,30 +37,30 @@ def load_network(name: str, classes: int) -> nn.Module:
         ('CifarResNet', 'Sequential')
     """
     if (function := _function(name)) is not None:
-        with _always_the_same():
+        with _fixed_seed():
             try:
-                made = function()
+                network = function()
             except Exception as error:
                 raise ValueError(f"network {name}: calling it failed ({type(error).__name__}: {error}).") from error
-        if not isinstance(made, nn.Module):
-            raise ValueError(f"network {name}: it returned a {type(made).__name__}, not a torch.nn.Module.")
-        if any(nn.parameter.is_lazy(parameter) for parameter in made.parameters()):
-            raise ValueError(f"network {name}: it has lazy layers that have not seen an image; call it once.")
-        return made.eval()
+        if not isinstance(network, nn.Module):
+            raise ValueError(f"network {name}: it returned a {type(network).__name__}, not a torch.nn.Module.")
+        if any(nn.parameter.is_lazy(parameter) for parameter in network.parameters()):
+            raise ValueError(f"network {name}: it has lazy layers that have not seen an image: call it once.")
+        return network.eval()
     architecture, at, file = name.partition("@")
     if at:
         return load(file, architecture=architecture, classes=classes)
     if name in ARCHITECTURES:
-        with _always_the_same():
+        with _fixed_seed():
             return create(name, classes=classes).eval()
     return load(name)
 
 
 def weights_of(name: str) -> str:
-    """Say which weights a network has; the same weights at another place are the same.
+    """Return an identifier of the weights of a network that does not depend on where they are stored.
 
     Raises:
-        ValueError: There is no such network.
+        ValueError: The network does not exist.
 
     Example:
         >>> from midway.bench.networks import weights_of
@@ -84,12 +84,12 @@ def weights_of(name: str) -> str:
     valid = [*(card.name for card in cards()), *ARCHITECTURES]
     raise ValueError(
         unknown("network", name, valid) + " There is no such file either; "
-        "a network of your own is written as module:function or path/to/file.py:function."
+        "write your own network as module:function or path/to/file.py:function."
     )
 
 
 def absolute(name: str) -> str:
-    """Name checkpoints by their full path: a worker may run elsewhere. Functions keep the names they were given.
+    """Return the name with the full path of a checkpoint: a worker may run in another folder.
 
     Example:
         >>> from midway.bench.networks import absolute
@@ -104,7 +104,7 @@ def absolute(name: str) -> str:
 
 
 def _function(name: str) -> Callable[..., object] | None:
-    """Return the function that a name stands for; None if it is no such name."""
+    """Return the function that a name refers to; None if the name is of another form."""
     before, colon, wanted = name.rpartition(":")
     in_file = before.endswith(".py")
     if not colon or not wanted.isidentifier() or (not in_file and ("@" in name or Path(name).expanduser().is_file())):
@@ -113,22 +113,22 @@ def _function(name: str) -> Callable[..., object] | None:
     function: object = getattr(module, wanted, None)
     if not callable(function):
         own = {key: value for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
-        here = [key for key, value in own.items() if callable(value) and not key.startswith("_")]
-        raise ValueError(unknown(f"function of {before}", wanted, here))
+        valid = [key for key, value in own.items() if callable(value) and not key.startswith("_")]
+        raise ValueError(unknown(f"function of {before}", wanted, valid))
     return function
 
 
 def _imported(module: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except (ImportError, TypeError) as error:  # TypeError: a path that is taken for a relative import
+    except (ImportError, TypeError) as error:  # TypeError: a path that looks like a relative import
         raise ValueError(
             f"network {name}: {module} cannot be imported ({error}). For a file, write path/to/file.py:function."
         ) from error
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a file by its path, once a process as long as it stays as it is; what lies beside it can be imported."""
+    """Import a file by its path, again if it changed; it can import files in its folder."""
     if not path.is_file():
         raise ValueError(f"there is no file {path} with networks.")
     path = path.resolve()
@@ -177,8 +177,8 @@ def _digest(network: nn.Module) -> str:
 
 
 @contextmanager
-def _always_the_same() -> Iterator[None]:
-    """Draw the weights that are drawn within the block alike every time."""
+def _fixed_seed() -> Iterator[None]:
+    """Draw the same random numbers within the block every time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield

@@ -1,9 +1,9 @@
-"""The numbers that the MITA paper reports.
+"""The numbers of the MITA paper, for comparison with ours.
 
-They are those of its tables for WRN-28-10 on CIFAR-10-C and CIFAR-100-C at severity 5: outlier and mixture for six
-pairs, pure for fifteen corruptions, the sweep over ratios, the ablation, and the complexity. Two of them are
-inconsistent within the paper: MEMO on all images of the mixture impulse_noise/gaussian_noise (64.60, the halves give
-64.40) and MITA on all images of glass_blur/gaussian_noise at ratio 0.2 (74.81, the parts give 75.31).
+They are those of its tables for WRN-28-10 on CIFAR-10-C and CIFAR-100-C at severity 5: outlier and mixture for
+six pairs, pure for fifteen corruptions, the sweep over ratios, the ablation, and the complexity. Two of them are
+inconsistent within the paper: MEMO on all of the mixture impulse_noise/gaussian_noise (64.60, the halves give
+64.40) and MITA on all of glass_blur/gaussian_noise at ratio 0.2 (74.81, the parts give 75.31).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.suggest import unknown
 
 Table = Literal["outlier", "mixture", "pure", "sweep", "ablation"]
 TABLES: tuple[Table, ...] = ("outlier", "mixture", "pure", "sweep", "ablation")
 DATA = ("cifar10c", "cifar100c")
 METHODS = ("source", "bn", "tent", "eata", "sar", "shot", "tea", "memo", "mita")
-"""The compared methods in the paper's order, by our names; the sweep has neither TEA nor MEMO."""
+"""The methods of the paper in its order, by our names; the sweep has neither TEA nor MEMO."""
 
 VARIANTS = ("source", "mita_without_data", "mita_without_model", "mita_same", "mita")
 """The rows of the ablation; MITA without data adaptation is TEA."""
@@ -42,17 +42,17 @@ RATIOS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 @dataclass(frozen=True)
-class Score:
+class PublishedScore:
     """One accuracy of the paper, in percent.
 
     Attributes:
-        table: The table that reports it.
+        table: The table.
         data: ``"cifar10c"`` or ``"cifar100c"``.
         shifts: The corruption, or distributions A and B.
         ratio: Share of A; None for a pure stream.
         method: Our name of the method, or of the ablation's variant.
         group: The corruption of the images, or ``"all"``.
-        accuracy: The accuracy.
+        accuracy: The number.
     """
 
     table: Table
@@ -81,10 +81,10 @@ class Complexity:
     Attributes:
         label: The row.
         method: Our name of the method.
-        langevin_steps: T of TEA (not reported; 1 agrees with the number) and of MITA.
+        langevin_steps: T of TEA (not stated; 1 fits the number) and MITA.
         views: Augmented views of MEMO.
         million_parameters: Weights; MITA's second model is counted in full.
-        gflops: Billions of multiply-adds an image, forward passes only.
+        gflops: Billions of multiply-adds per image, forward passes only.
         seconds: Time for 200 images on an A800.
     """
 
@@ -98,7 +98,7 @@ class Complexity:
 
 
 @cache
-def scores() -> tuple[Score, ...]:
+def scores() -> tuple[PublishedScore, ...]:
     """Return every accuracy of the paper.
 
     Example:
@@ -106,35 +106,37 @@ def scores() -> tuple[Score, ...]:
         >>> len(paper.scores())
         1390
         >>> paper.scores()[0]
-        Score(table='outlier', data='cifar10c', shifts=('glass_blur', 'gaussian_noise'), ratio=0.005, method='source',
-            group='glass_blur', accuracy=52.0)
+        PublishedScore(table='outlier', data='cifar10c', shifts=('glass_blur', 'gaussian_noise'), ratio=0.005,
+            method='source', group='glass_blur', accuracy=52.0)
     """
     return tuple(_read_scores())
 
 
-def _read_scores() -> Iterator[Score]:
+def _read_scores() -> Iterator[PublishedScore]:
     for row in _rows("outlier_and_mixture"):
         table: Table = "outlier" if row["scenario"] == "outlier" else "mixture"
         pair, ratio = (row["dist_a"], row["dist_b"]), float(row["ratio_a"])
-        yield Score(table, "cifar10c", pair, ratio, row["method"], row["group"], float(row["accuracy"]))
+        yield PublishedScore(table, "cifar10c", pair, ratio, row["method"], row["group"], float(row["accuracy"]))
     for row in _rows("pure"):
-        if row["corruption"] in CORRUPTIONS:
+        if row["corruption"] in corruption_names("benchmark"):
             corruption, value = row["corruption"], float(row["value"])
-            yield Score("pure", row["dataset"], (corruption,), None, row["method"], corruption, value)
+            yield PublishedScore("pure", row["dataset"], (corruption,), None, row["method"], corruption, value)
     for row in _rows("ratio_sweep"):
         pair, ratio = (row["dist_a"], row["dist_b"]), float(row["ratio_a"])
-        yield Score("sweep", "cifar10c", pair, ratio, row["method"], row["group"], float(row["accuracy"]))
+        yield PublishedScore("sweep", "cifar10c", pair, ratio, row["method"], row["group"], float(row["accuracy"]))
     for row in _rows("ablation"):
         pure = row["scenario"] == "pure"
         shifts = (row["group"],) if pure else ("impulse_noise", "gaussian_noise")
         share = None if pure else float(row["ratio_a"])
-        yield Score("ablation", "cifar10c", shifts, share, row["variant"], row["group"], float(row["accuracy"]))
+        yield PublishedScore(
+            "ablation", "cifar10c", shifts, share, row["variant"], row["group"], float(row["accuracy"])
+        )
 
 
 def accuracy(
     *, shifts: tuple[str, ...], method: str, group: str, ratio: float | None = None, data: str = "cifar10c"
 ) -> float | None:
-    """Return an accuracy of the paper; tables that report the same number agree.
+    """Return an accuracy of the paper; tables that share one agree.
 
     Args:
         shifts: The corruption, or distributions A and B.
@@ -144,7 +146,7 @@ def accuracy(
         data: ``"cifar10c"`` or ``"cifar100c"``.
 
     Returns:
-        The accuracy in percent; None if the paper does not report it.
+        The accuracy in percent; None if the paper has none.
 
     Example:
         >>> from midway.bench import paper
@@ -166,7 +168,7 @@ def _accuracies() -> dict[tuple[str, tuple[str, ...], float | None, str, str], f
 
 
 def comparable(data: str) -> str | None:
-    """Return the data set of the paper that one of ours compares to, or None.
+    """Return the data set of the paper that compares to one of ours, or None.
 
     Example:
         >>> from midway.bench import paper

@@ -16,8 +16,8 @@ from midway.bench.code import MEASURING, code_digest, folder_digest, modules_of_
 from midway.bench.entries import Entry
 from midway.bench.networks import absolute, modules_of, weights_of
 from midway.bench.plan_values import READERS, PlanError, import_plugins
-from midway.data import ALL_CORRUPTIONS, names
-from midway.data.catalog import _CATALOG as DATA_SETS
+from midway.data import corruption_names, names
+from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import find
 from midway.methods import names as method_names
 from midway.streams import Scenario, expand
@@ -122,7 +122,7 @@ class Grid:
                 device=device,
                 threads=self.threads,
                 module=find(entry.name).__module__,
-                code=codes.of(entry, network, scenario, root),
+                code=codes.of(entry, network, scenario, name, root),
             )
             for network, (name, root), batch_size, scenario, seed, entry in itertools.product(
                 self.networks, sets, self.batch_sizes, scenarios, self.seeds, self.methods
@@ -177,9 +177,9 @@ class _Codes:
         self.folders = {root: folder_digest(root) for root in folders if root is not None}
         self.digests: dict[frozenset[str], str] = {}
 
-    def of(self, entry: Entry, network: str, scenario: Scenario, root: str | None) -> str:
+    def of(self, entry: Entry, network: str, scenario: Scenario, data: str, root: str | None) -> str:
         """Return the digest of a cell: its code and, for a folder of images, the files in it."""
-        modules = self.methods[entry.label] | self.networks[network] | modules_of_stream(scenario) | {*MEASURING}
+        modules = self.methods[entry.label] | self.networks[network] | modules_of_stream(scenario, data) | {*MEASURING}
         if modules not in self.digests:
             self.digests[modules] = code_digest(modules)
         return self.digests[modules] + self.folders.get(root or "", "")
@@ -187,9 +187,9 @@ class _Codes:
 
 def _check_shifts(data: Sequence[str], scenarios: Sequence[Scenario]) -> None:
     """Refuse misspelt corruptions before anything runs; the domains of a data set are only known from its files."""
-    if all(DATA_SETS[name].domains for name in data):
+    if all(DATA_SETS[name].shifts == "domains" for name in data):
         return
-    valid = (*ALL_CORRUPTIONS, "clean")
+    valid = (*corruption_names(), "clean")
     for scenario in scenarios:
         for shift in scenario.shifts:
             if shift not in valid:

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from midway.bench.cell import Cell
 from midway.bench.networks import load_network
 from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, load
-from midway.data.catalog import _CATALOG as DATA_SETS
-from midway.streams import Stream, build
-from midway.streams.build import Shifted
+from midway.data.datasets import REGISTRY as DATA_SETS
+from midway.streams import Shifted, Stream, build
 
 LARGEST_CACHE = 2**30
 """Bytes of a stream up to which its images are computed once and kept for the next method."""
@@ -76,7 +75,7 @@ class ResourceCache:
 
     def _shifted(self, cell: Cell) -> Shifted:
         """Return the function from a shift and a severity to the images of a cell."""
-        kind = DATA_SETS[cell.data]
+        shifts = DATA_SETS[cell.data].shifts
 
         def read(**which: Any) -> ImageSet:
             key = (cell.data, cell.root, cell.size, *which.items())
@@ -85,9 +84,9 @@ class ResourceCache:
             return arranged(self._sets[key], images=cell.images, seed=cell.seed)
 
         def shifted(shift: str, severity: int) -> ImageSet:
-            if kind.domains:
+            if shifts == "domains":
                 return replace(read(domain=shift), name=shift)
-            if kind.stored_corruptions:
+            if shifts == "stored":
                 return replace(read(corruption=shift, severity=severity), name=shift)
             clean = replace(read(), name=shift)
             if shift == "clean":
@@ -111,7 +110,7 @@ def check_data(cells: Iterable[Cell], resources: ResourceCache, *, load_pixels: 
     """
     for cell in {(cell.data, cell.root, cell.size): cell for cell in cells}.values():
         folder = data_home() / cell.data if cell.root is None else Path(cell.root)
-        reads_lazily = DATA_SETS[cell.data].stored_corruptions or DATA_SETS[cell.data].sized
+        reads_lazily = bool({"corruption", "size"} & DATA_SETS[cell.data].arguments)
         if load_pixels or reads_lazily or not (folder.is_dir() and any(folder.iterdir())):
             resources.data_set(cell)
 

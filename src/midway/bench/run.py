@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
 
 from midway.bench.cell import Cell
 from midway.bench.engines import Engine
@@ -13,33 +12,17 @@ from midway.bench.record import Record
 from midway.bench.store import Store
 
 
-class Watcher(Protocol):
-    """Receives the progress of a run, for progress bars."""
+class Watcher:
+    """Receives the progress of a run, for progress bars; this one ignores it."""
 
     def begin(self, cells: Sequence[Cell], finished: int) -> None:
         """Cells are about to run; ``finished`` cells have results already."""
-        ...
 
     def batch(self, cell: Cell, done: int, total: int, running: float) -> None:
         """A batch of a cell is done; ``running`` is the accuracy so far, in percent."""
-        ...
 
     def end(self, record: Record) -> None:
         """The record of a cell is in the store."""
-        ...
-
-
-class _SilentWatcher:
-    """Does nothing."""
-
-    def begin(self, cells: Sequence[Cell], finished: int) -> None:
-        """Do nothing."""
-
-    def batch(self, cell: Cell, done: int, total: int, running: float) -> None:
-        """Do nothing."""
-
-    def end(self, record: Record) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +59,7 @@ def run(
 
     Args:
         cells: The plan.
-        store: Where results go.
+        store: Receives the records.
         engine: Runs the cells.
         command: The command that started the run, stored with every record.
         keep_predictions: Also store every answer.
@@ -94,14 +77,14 @@ def run(
         Tally(before=0, finished=2, failed=0, out_of_date=0)
         Tally(before=2, finished=0, failed=0, out_of_date=0)
     """
-    watching: Watcher = watcher or _SilentWatcher()
+    watcher = watcher or Watcher()
     left = [cell for cell in cells if not store.has(cell, predictions=keep_predictions, keep_old=keep_old)]
     before, out_of_date = len(cells) - len(left), len(store.out_of_date(cells))
-    watching.begin(left, before)
+    watcher.begin(left, before)
     failed = 0
-    with closing(engine.run(left, keep_predictions=keep_predictions, on_batch=watching.batch)) as records:  # type: ignore[type-var]
+    with closing(engine.run(left, keep_predictions=keep_predictions, on_batch=watcher.batch)) as records:  # type: ignore[type-var]
         for record in records:
             store.add(record, command=command)
             failed += record.failure is not None
-            watching.end(record)
+            watcher.end(record)
     return Tally(before, len(left) - failed, failed, out_of_date)

@@ -1,4 +1,4 @@
-"""The tables of the MITA paper as data: methods, their settings and scenarios."""
+"""The tables of the MITA paper as data: methods, settings and streams."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from midway.bench import paper
 from midway.bench.entries import Entry
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.methods import hyperparameters
 from midway.streams import Scenario
 from midway.suggest import unknown
 
 EQUAL_BUDGET = "tea_equal_budget"
-"""TEA with as many updates a batch as the two models of MITA together: a fair rival, which the paper does not have."""
+"""TEA with as many updates per batch as both models of MITA together: a fair rival, which the paper lacks."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Suite:
         name: Its name on the command line.
         title: Its title.
         entries: The rows; their labels are the keys of the paper's numbers.
-        scenarios: The scenarios.
+        scenarios: The streams.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Suite:
 def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
     """Return a table of the paper by name: outlier, mixture, pure, sweep or ablation.
 
-    MITA and the entries that depend on it have the defaults of this library.
+    MITA and entries that depend on it have the defaults of this library.
 
     Args:
-        name: The name of the table.
-        only: Labels of the rows to return besides Source; all if empty.
+        name: The table.
+        only: Labels of the rows to keep besides Source; all by default.
 
     Example:
         >>> from midway.bench.suites import suite
@@ -62,19 +62,19 @@ def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
 
 
 def equal_budget_tea() -> Entry:
-    """Return TEA with as many updates as MITA has by default, and with MITA's values of the settings that both have.
+    """Return TEA with as many updates as MITA, and with MITA's values of the settings that both have.
 
     Example:
-        >>> from midway import methods
         >>> from midway.bench.suites import equal_budget_tea
-        >>> equal_budget_tea().settings["langevin_steps"] == methods.hyperparameters("mita")["langevin_steps"]
+        >>> from midway.methods import hyperparameters
+        >>> equal_budget_tea().settings["langevin_steps"] == hyperparameters("mita")["langevin_steps"]
         True
     """
     mita, tea = hyperparameters("mita"), hyperparameters("tea")
     shared = {name: value for name, value in mita.items() if name in tea and value != tea[name]}
     of_both = {
         "persistent": mita["predictor_steps"] + mita["data_model_steps"],
-        "fresh": mita["data_model_steps"],  # it continues from the predictor
+        "fresh": mita["data_model_steps"],  # continues from the predictor
         "same": mita["predictor_steps"],
     }
     steps = of_both[mita["data_model"]]
@@ -82,7 +82,7 @@ def equal_budget_tea() -> Entry:
 
 
 def compared(*, without: Sequence[str] = ()) -> tuple[Entry, ...]:
-    """Return the methods of the paper in its order, with TEA of MITA's budget after TEA.
+    """Return the methods of the paper in its order; TEA with the budget of MITA follows TEA.
 
     Example:
         >>> from midway.bench.suites import compared
@@ -105,7 +105,7 @@ def _mixture() -> Suite:
 
 
 def _pure() -> Suite:
-    streams = tuple(Scenario("pure", (corruption,)) for corruption in CORRUPTIONS)
+    streams = tuple(Scenario("pure", (corruption,)) for corruption in corruption_names("benchmark"))
     return Suite("pure", "Pure: one corruption at a time", compared(), streams)
 
 
@@ -129,7 +129,7 @@ def _ablation() -> Suite:
         Scenario("outlier", pair, 0.005),
         Scenario("mixture", pair, 0.5),
     )
-    return Suite("ablation", "Ablation: the effect of each part of MITA", entries, streams)
+    return Suite("ablation", "Ablation: the contribution of each part of MITA", entries, streams)
 
 
 SUITES: dict[str, Callable[[], Suite]] = {
@@ -139,4 +139,4 @@ SUITES: dict[str, Callable[[], Suite]] = {
     "sweep": _sweep,
     "ablation": _ablation,
 }
-"""Name -> function that returns the table."""
+"""Name -> function that creates the table."""

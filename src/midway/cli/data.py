@@ -1,4 +1,4 @@
-"""``midway data``: get, list, make and look at data sets."""
+"""``midway data``: fetch, list, make and preview data sets."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from rich.table import Table
 
 from midway import data
 from midway.cli.terminal import terminal
+from midway.data.datasets import REGISTRY
 
-app = typer.Typer(help="Get, list, make and look at data sets.", no_args_is_help=True)
+app = typer.Typer(help="Fetch, list, make and preview data sets.", no_args_is_help=True)
 
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="cifar10 or cifar100.")],
+    name: Annotated[str, typer.Argument(help="A data set with a published archive, such as cifar10 or cifar100.")],
     root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: NAME in the data home).")] = None,
     mirror: Annotated[str | None, typer.Option(help="Another address of the published archive.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing data set.")] = False,
 ) -> None:
     """Download a data set and verify it; an interrupted download is continued."""
     with _progress() as progress:
@@ -38,19 +39,21 @@ def list_(
     home: Annotated[Path | None, typer.Option(help="Folder of data sets (default: the data home).")] = None,
     check: Annotated[bool, typer.Option("--check", help="Compute all checksums again.")] = False,
 ) -> None:
-    """Show which data sets are here, where, how big, and whether they are verified; and which there are besides."""
+    """List the data sets on this machine with size, verification and folder, and the others by name."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("data set", "size", "verified", "note", "where"):
+    for column in ("data set", "size", "verified", "note", "folder"):
         table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
-    here = list(data.inventory(home, deep=check))
-    for record in here:
+    records = data.inventory(home, deep=check)
+    for record in records:
         verified = "[green]yes[/]" if record.verified else "[yellow]no[/]"
         table.add_row(record.name, decimal(record.bytes), verified, record.note, str(record.path))
     terminal().print(table)
-    absent = [name for name in data.names() if name not in {"folder", *(record.name for record in here)}]
+    absent = {name: REGISTRY[name] for name in data.names() if name not in {record.name for record in records}}
     terminal().print(
-        f"Not here, but known: {', '.join(absent)}. `midway data fetch` and `midway data make` bring some of them; "
-        f"for the others, put the files into {data.data_home() if home is None else home} under these names.",
+        f"Not on this machine: {', '.join(name for name, entry in absent.items() if not entry.needs_root)}. "
+        f"`midway data fetch` downloads {' and '.join(name for name, entry in REGISTRY.items() if entry.archive)}, "
+        "`midway data make` writes corrupted sets; for the others, "
+        f"put the files into {data.data_home() if home is None else home} under these names.",
         soft_wrap=True,
         highlight=False,
     )
@@ -58,29 +61,31 @@ def list_(
 
 @app.command()
 def make(
-    name: Annotated[str, typer.Argument(help="What to make, for example cifar10-c from cifar10.")],
+    name: Annotated[str, typer.Argument(help="Name of the new data set, for example cifar10-c.")],
     source: Annotated[
         str | None, typer.Option("--from", help="Clean data: a name or a folder of images (default: NAME without -c).")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write (default: NAME in the data home).")] = None,
     severity: Annotated[str, typer.Option(help="5, 1-5 or 1,3,5.")] = "1-5",
-    corruption: Annotated[str | None, typer.Option(help="Some corruptions, by commas (default: all 19).")] = None,
+    corruption: Annotated[
+        str | None, typer.Option(help="Corruptions, comma-separated (default: the 19 published).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random corruptions.")] = 0,
     layout: Annotated[
-        Literal["npy", "jpeg", "png"] | None, typer.Option(help="How to store images (default: as the source does).")
+        Literal["npy", "jpeg", "png"] | None, typer.Option(help="Format of the images (default: by the source).")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Side in pixels for a folder of images.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes (default: one a processor).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of processes (default: one per processor).")] = None,
 ) -> None:
     """Write a corrupted data set in its published layout; an interrupted run is continued."""
     if source is None and not name.endswith("-c"):
-        raise ValueError(f"{name} does not end in -c, so what it is made from must be given with --from.")
+        raise ValueError(f"{name} does not end in -c, so its clean data must be given with --from.")
     clean = _source(source or name.removesuffix("-c"), size)
     with _progress() as progress:
         path = data.make_corrupted(
             clean,
             data.data_home() / name if out is None else out,
-            corruptions=data.ALL_CORRUPTIONS if corruption is None else corruption.split(","),
+            corruptions=None if corruption is None else corruption.split(","),
             severities=parse_severities(severity),
             seed=seed,
             layout=layout,
@@ -94,8 +99,8 @@ def make(
 def preview(
     source: Annotated[str, typer.Option("--from", help="A data set or a folder of images.")] = "cifar10-mini",
     out: Annotated[Path, typer.Option(help="The PNG to write.")] = Path("corruptions.png"),
-    severity: Annotated[str, typer.Option(help="5 for a block of pictures, 1-5 for a row a corruption.")] = "5",
-    image: Annotated[int, typer.Option(help="Number of the image.")] = 0,
+    severity: Annotated[str, typer.Option(help="5 for a block of pictures, 1-5 for one row per corruption.")] = "5",
+    image: Annotated[int, typer.Option(help="Index of the image.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the random corruptions.")] = 0,
 ) -> None:
     """Draw one image under all corruptions."""
@@ -104,22 +109,22 @@ def preview(
 
 
 def parse_severities(text: str) -> tuple[int, ...]:
-    """Read severities as people write them.
+    """Parse a list of severities.
 
     Example:
         >>> parse_severities("1-3,5")
         (1, 2, 3, 5)
     """
-    found: set[int] = set()
+    severities: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
         if not first.isdecimal() or not last.isdecimal():
             raise ValueError(f"severity '{text}' is not understood: write 5, 1-5 or 1,3,5.")
-        found |= set(range(int(first), int(last) + 1))
-    if not found or not found <= {1, 2, 3, 4, 5}:
-        raise ValueError(f"severity '{text}' is not understood: severities go from 1 to 5.")
-    return tuple(sorted(found))
+        severities |= set(range(int(first), int(last) + 1))
+    if not severities or not severities <= {1, 2, 3, 4, 5}:
+        raise ValueError(f"severity '{text}' is not understood: severities are 1 to 5.")
+    return tuple(sorted(severities))
 
 
 def _source(name_or_folder: str, size: int | None) -> data.ImageSet:
@@ -130,7 +135,7 @@ def _source(name_or_folder: str, size: int | None) -> data.ImageSet:
 
 @contextmanager
 def _progress() -> Iterator[data.Progress]:
-    """Give a function that shows progress: bars with the time left on a terminal, plain lines elsewhere."""
+    """Yield a function that shows progress: bars with the remaining time on a terminal, else plain lines."""
     console = terminal(sys.stderr)
     tasks: dict[str, TaskID] = {}
     if not console.is_terminal:
@@ -156,7 +161,7 @@ def _progress() -> Iterator[data.Progress]:
 
 
 def _plain_line(console: Console, seen: dict[str, TaskID], task: str, done: int, total: int | None) -> None:
-    """Write a line when a task begins and when it ends."""
+    """Print a line when a task begins and when it ends."""
     if task not in seen or done == total:
         if seen.get(task) != (ended := TaskID(int(done == total))):
             console.print(f"{task}: done" if ended else task, soft_wrap=True, highlight=False)

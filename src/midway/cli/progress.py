@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from midway.bench import Cell, Record
+from midway.bench import Cell, Record, Watcher
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -81,7 +81,7 @@ def in_words(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-class RunProgress:
+class RunProgress(Watcher):
     """Shows the progress of a run: a bar over cells, the remaining time and the mean accuracy of each method so far.
 
     On a terminal the bar moves with every batch. Elsewhere every finished cell is a line, and long cells print a line

@@ -70,8 +70,8 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")
     ] = None,
-    cpus_per_cell: Annotated[float | None, typer.Option(help="CPUs per cell with Ray (default: threads).")] = None,
-    gpus_per_cell: Annotated[float | None, typer.Option(help="GPUs per cell with Ray (default: 1 on cuda).")] = None,
+    cpus_per_task: Annotated[float | None, typer.Option(help="CPUs per cell with Ray (default: threads).")] = None,
+    gpus_per_task: Annotated[float | None, typer.Option(help="GPUs per cell with Ray (default: 1 on cuda).")] = None,
     engine_option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
     ] = None,
@@ -99,7 +99,7 @@ def run(
     }
     cells = _cells(plan, {key: value for key, value in flags.items() if value is not None})
     folder = out or Path("runs") / (plan.stem if plan else "run")
-    options = {"jobs": jobs, "address": address, "cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell}
+    options = {"jobs": jobs, "address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
     chosen = create_engine(engine, options | read_options(engine_option or []), jobs=_default_jobs(cells))
     check_device(cells, chosen)
     if dry_run:

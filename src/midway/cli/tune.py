@@ -58,7 +58,8 @@ def tune(
     address: Annotated[
         str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")
     ] = None,
-    gpus_per_trial: Annotated[float | None, typer.Option(help="GPUs per trial with Ray (default: 1 on cuda).")] = None,
+    cpus_per_task: Annotated[float | None, typer.Option(help="CPUs per trial with Ray (default: threads).")] = None,
+    gpus_per_task: Annotated[float | None, typer.Option(help="GPUs per trial with Ray (default: 1 on cuda).")] = None,
     engine_option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
     ] = None,
@@ -88,8 +89,8 @@ def tune(
         device=device,
         threads=threads,
     )
-    options = {"address": address, "gpus_per_cell": gpus_per_trial} | read_options(engine_option or [])
-    chosen = create_engine(engine, options, jobs=jobs)
+    options = {"address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
+    chosen = create_engine(engine, options | read_options(engine_option or []), jobs=jobs)
     _check(search, chosen, folder)
     seconds = read_duration(timeout) if timeout else float("inf")
     try:

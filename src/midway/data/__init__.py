@@ -1,31 +1,33 @@
-"""Data sets: every layout on disk becomes one value, an ``ImageSet``."""
+"""Data sets as ``ImageSet`` values, and the corruptions of their images."""
 
-from midway.data.catalog import load, names
-from midway.data.corrupted import CorruptedImages
-from midway.data.corruptions import ALL_CORRUPTIONS, CORRUPTIONS, TUNING_CORRUPTIONS, corrupt
+from midway.data.corrupted import CorruptedImages, corrupt
+from midway.data.corruptions import Corruption, Draws, corruption, corruption_names
+from midway.data.datasets import Dataset, data_home, dataset, load, names
+from midway.data.download import Archive, Progress
 from midway.data.fetch import fetch
-from midway.data.home import data_home
 from midway.data.image_set import ImageArray, ImageSet
-from midway.data.inventory import inventory
-from midway.data.lazy_images import LazyImages
+from midway.data.lazy_images import LazyImages, prefetched
 from midway.data.make import make_corrupted
-from midway.data.prefetch import prefetched
+from midway.data.manifest import inventory
 from midway.data.preview import contact_sheet
-from midway.data.progress import Progress
 from midway.data.torch_datasets import from_dataset
 
 __all__ = [
-    "ALL_CORRUPTIONS",
-    "CORRUPTIONS",
-    "TUNING_CORRUPTIONS",
+    "Archive",
     "CorruptedImages",
+    "Corruption",
+    "Dataset",
+    "Draws",
     "ImageArray",
     "ImageSet",
     "LazyImages",
     "Progress",
     "contact_sheet",
     "corrupt",
+    "corruption",
+    "corruption_names",
     "data_home",
+    "dataset",
     "fetch",
     "from_dataset",
     "inventory",

@@ -1,13 +1,16 @@
-"""Download a file so that it is either whole and verified, or not there."""
+"""Download and unpack archives: a file appears only when it is complete and verified."""
 
 from __future__ import annotations
 
 import http.client
+import tarfile
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from midway.data.progress import Progress, silent
 from midway.files import file_digest
 
 BLOCK_BYTES = 1 << 18
@@ -15,21 +18,59 @@ TIMEOUT_SECONDS = 20.0
 ATTEMPTS = 3
 
 
+class Progress(Protocol):
+    """A function that downloads and generators call to report their progress.
+
+    Example:
+        >>> def progress(task: str, done: int, total: int | None) -> None:
+        ...     print(f"{task}: {done} of {total or '?'}")
+        >>> progress("unpacking", 3, None)
+        unpacking: 3 of ?
+    """
+
+    def __call__(self, task: str, done: int, total: int | None) -> None:
+        """Record that ``done`` of ``total`` (None: unknown) units of a task are finished."""
+        ...
+
+
+def silent(task: str, done: int, total: int | None) -> None:
+    """Report nothing."""
+
+
+Fallback = Callable[[Path, Path, Progress], str]
+"""Fills a new folder (second argument), with another folder for temporary files (first); returns the source."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A published archive.
+
+    Attributes:
+        url: Its address.
+        md5: Its published checksum.
+        folder: The folder that it contains.
+    """
+
+    url: str
+    md5: str
+    folder: str
+
+
 def download(url: str, target: Path, *, md5: str, progress: Progress = silent) -> Path:
     """Download a file to ``target``, continuing where an earlier, interrupted call stopped.
 
-    The bytes gather in ``target.part``; only a file with the right checksum gets the name ``target``. A broken
-    connection is taken up again, up to three times.
+    The bytes are written to ``target.part``, which is renamed to ``target`` when its checksum is right. A broken
+    connection is resumed up to three times.
 
     Args:
-        url: Where the file is, http or https.
-        target: Where it goes.
+        url: The address, http or https.
+        target: The file to write.
         md5: The published checksum.
-        progress: Told the bytes that are there and the bytes there will be.
+        progress: Called with the bytes received and the bytes in total.
 
     Raises:
-        ConnectionError: The server cannot be reached, refuses, or breaks off; what has arrived is kept.
-        ValueError: The file arrived whole with another checksum; it is removed.
+        ConnectionError: The server cannot be reached, refuses, or disconnects; the received bytes are kept.
+        ValueError: The complete file has another checksum; it is removed.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url} is not an http or https address.")
@@ -38,50 +79,65 @@ def download(url: str, target: Path, *, md5: str, progress: Progress = silent) -
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     for attempt in range(1, ATTEMPTS + 1):
-        before = part.stat().st_size if part.exists() else 0
+        before = _size(part)
         try:
             _receive(url, part, progress)
             break
         except (OSError, http.client.HTTPException) as error:
-            arrived = part.stat().st_size if part.exists() else 0
-            if (
-                attempt == ATTEMPTS or arrived == before
-            ):  # nothing came: the server will not answer the next time either
-                kept = f" {arrived:,} bytes are kept; the same command continues." if arrived else ""
+            received = _size(part)
+            if attempt == ATTEMPTS or received == before:  # no bytes: the server will not answer the next time either
+                kept = f" {received:,} bytes are kept; the same command continues." if received else ""
                 raise ConnectionError(f"{url} could not be downloaded: {_reason(error)}.{kept}") from None
-    if (found := file_digest(part, "md5")) != md5:
-        size = part.stat().st_size
+    if (digest := file_digest(part, "md5")) != md5:
+        size = _size(part)
         part.unlink()
-        raise ValueError(f"{url} gave {size:,} bytes with MD5 {found}, expected MD5 {md5}: removed, try again.")
+        raise ValueError(f"{url} returned {size:,} bytes with MD5 {digest}, expected MD5 {md5}: removed, try again.")
     part.replace(target)
     return target
 
 
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a tar archive; names and links that point outside the folder, and devices, are refused.
+
+    Raises:
+        ValueError: The archive is damaged or unsafe.
+    """
+    try:
+        with tarfile.open(archive) as file:
+            file.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise ValueError(f"{archive} cannot be unpacked ({error}).") from None
+
+
 def _receive(url: str, part: Path, progress: Progress) -> None:
-    """Append to the part file what it lacks."""
-    have = part.stat().st_size if part.exists() else 0
+    """Append the missing bytes to the part file."""
+    size = _size(part)
     request = urllib.request.Request(url, headers={"User-Agent": "midway", "Accept-Encoding": "identity"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+    if size:
+        request.add_header("Range", f"bytes={size}-")
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416 and have:  # nothing is left to send: the checksum decides whether that is right
+        if error.code == 416 and size:  # no bytes are left to send: the checksum decides
             return
         raise
     with response:
-        if have and response.status != 206:  # the server cannot continue: start again
-            have = 0
+        if size and response.status != 206:  # the server cannot continue: start again
+            size = 0
         length = response.headers.get("Content-Length")
-        total = have + int(length) if length is not None else None
-        with part.open("ab" if have else "wb") as file:
+        total = size + int(length) if length is not None else None
+        with part.open("ab" if size else "wb") as file:
             while block := response.read(BLOCK_BYTES):
                 file.write(block)
-                have += len(block)
-                progress(part.name.removesuffix(".part"), have, total)
-        if total is not None and have < total:
-            raise ConnectionError(f"the connection broke after {have:,} of {total:,} bytes")
+                size += len(block)
+                progress(part.name.removesuffix(".part"), size, total)
+        if total is not None and size < total:
+            raise ConnectionError(f"the connection broke after {size:,} of {total:,} bytes")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _reason(error: Exception) -> str:

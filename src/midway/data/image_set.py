@@ -1,4 +1,4 @@
-"""The one value every data set becomes: images, labels and class names."""
+"""``ImageSet``: images, labels and class names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 @runtime_checkable
 class ImageArray(Protocol):
-    """Images that can be picked by number: a numpy array, a memory map, or a lazy reader of files.
+    """Images that can be indexed: a numpy array, a memory map, or a lazy reader of files.
 
-    Picking with an integer array gives the uint8 images (n, H, W, C) at those places, and only those are read.
+    Indexing with an integer array returns the uint8 images (n, H, W, C) at those indices; only those are read.
     """
 
     @property
@@ -27,12 +27,12 @@ class ImageArray(Protocol):
         ...
 
     def __getitem__(self, index: Any, /) -> Any:
-        """Return the uint8 images at an integer array or a slice of places."""
+        """Return the uint8 images at an integer array or a slice."""
         ...
 
 
 def check_pixels(images: ImageArray, name: str) -> None:
-    """Raise unless these are bytes (N, H, W, C) of one or three channels."""
+    """Raise TypeError or ValueError unless images are uint8 (N, H, W, C) with one or three channels."""
     shape, dtype = tuple(images.shape), getattr(images, "dtype", np.dtype(np.uint8))
     if dtype != np.uint8:
         raise TypeError(f"{name}: images are {dtype}, expected uint8: multiply images in [0, 1] by 255 and convert.")
@@ -46,10 +46,10 @@ class ImageSet:
     """Labelled images.
 
     Attributes:
-        images: uint8 (N, H, W, C) in memory, memory-mapped or lazy: ``images[indices]`` gives uint8 arrays.
+        images: uint8 (N, H, W, C) in memory, memory-mapped or lazy: ``images[indices]`` is a uint8 array.
         labels: int64 (N,).
-        class_names: One name a class; a label is an index into it.
-        name: What a table calls this set, for example ``"cifar10-mini"``.
+        class_names: One name per class; a label is an index into it.
+        name: Name of the set in tables, for example ``"cifar10-mini"``.
 
     Example:
         >>> import numpy as np
@@ -74,7 +74,7 @@ class ImageSet:
             raise ValueError(f"{self.name}: {len(self.images)} images but labels of shape {self.labels.shape}.")
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
             raise ValueError(
-                f"{self.name}: labels run from {self.labels.min()} to {self.labels.max()}, "
+                f"{self.name}: labels are from {self.labels.min()} to {self.labels.max()}, "
                 f"but there are {len(self.class_names)} class names."
             )
 
@@ -88,10 +88,10 @@ class ImageSet:
         return f"ImageSet({self.name!r}, {count} images of {size}, {len(self.class_names)} classes)"
 
     def take(self, indices: ArrayLike | Sequence[int]) -> ImageSet:
-        """Return the set of the images at these places, in this order (read now)."""
+        """Return the set of the images at these indices, in this order, in memory."""
         chosen = np.asarray(indices, dtype=np.int64)
         return replace(self, images=self.images[chosen], labels=self.labels[chosen])
 
     def first(self, count: int) -> ImageSet:
-        """Return the first images, at most all of them."""
+        """Return the first images in memory, at most all of them."""
         return self.take(np.arange(min(count, len(self))))

@@ -1,16 +1,20 @@
-"""Images that stay in their files until they are asked for."""
+"""Images that are read when they are indexed, and batches that are read ahead."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image, UnidentifiedImageError
+
+from midway.data.image_set import ImageArray
 
 DEFAULT_SIZE = 224
 SHORT_SIDE_PER_CROP = 256 / 224  # the ImageNet protocol: short side to 256 pixels, centre crop of 224
@@ -18,17 +22,54 @@ SIZE_SAMPLE = 64  # files whose headers decide whether a folder already has one 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 
 
-class LazyImages:
-    """Files as an array of images: ``images[indices]`` decodes those files, in threads, and nothing is kept.
+class ImagesOnDemand(ABC):
+    """An array of images that are read one by one when they are indexed.
 
-    Every image comes out as RGB of one size: a file that already has it is taken as it is, another one is resized
-    (bilinear, short side ``size * 256 / 224``) and cropped at the centre, the ImageNet protocol.
+    Attributes:
+        shape: Number of images, height, width, channels.
+        workers: Threads that read a batch.
+    """
+
+    shape: tuple[int, int, int, int]
+    workers = 1
+
+    @abstractmethod
+    def _read(self, index: int) -> NDArray[np.uint8]:
+        """Return one image, (H, W, C)."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any, /) -> NDArray[np.uint8]:
+        """Read the images at an integer, a slice, or an array of integers or Booleans."""
+        indices = np.arange(len(self))[index]
+        if indices.ndim == 0:
+            return self._read(int(indices))
+        images = np.empty((len(indices), *self.shape[1:]), np.uint8)
+
+        def fill(row: int) -> None:
+            images[row] = self._read(int(indices[row]))
+
+        if len(indices) < 2 or self.workers == 1:
+            for row in range(len(indices)):
+                fill(row)
+        else:
+            with ThreadPoolExecutor(min(self.workers, len(indices))) as pool:
+                list(pool.map(fill, range(len(indices))))  # raises the error of a damaged file
+        return images
+
+
+class LazyImages(ImagesOnDemand):
+    """Files as an array of images: ``images[indices]`` decodes those files, in threads; nothing is cached.
+
+    Every image is RGB of one size: a file of another size is resized (bilinear, short side ``size * 256 / 224``) and
+    cropped at the centre, the ImageNet protocol.
 
     Args:
         paths: The files, in the order of the images.
-        size: Side in pixels of what comes out. Left out, it is the size the files have, if an evenly spread sample
-            of their headers agrees on one, else 224. A pair is height and width.
-        workers: Threads that decode a batch; as many as there are processors (at most 8) if left out.
+        size: Side in pixels, or height and width. Default: the size of the files, if an evenly spread sample of
+            their headers agrees, else 224.
+        workers: Threads that decode a batch. Default: the number of processors, at most 8.
 
     Example:
         >>> import numpy as np, tempfile
@@ -57,41 +98,19 @@ class LazyImages:
         self.shape = (len(self.paths), height, width, 3)
         self.workers = workers or min(8, os.cpu_count() or 1)
 
-    def __len__(self) -> int:
-        return len(self.paths)
-
     def __repr__(self) -> str:
         return f"LazyImages({len(self):,} files, {self.shape[1]}x{self.shape[2]})"
 
-    def __getitem__(self, index: Any, /) -> NDArray[np.uint8]:
-        """Decode the images at an integer, a slice, or an array of integers or truth values."""
-        places = np.arange(len(self))[index]
-        if places.ndim == 0:
-            return self._read(int(places))
-        images = np.empty((len(places), *self.shape[1:]), np.uint8)
-
-        def fill(row: int) -> None:
-            images[row] = self._read(int(places[row]))
-
-        if len(places) < 2 or self.workers == 1:
-            for row in range(len(places)):
-                fill(row)
-        else:
-            with ThreadPoolExecutor(min(self.workers, len(places))) as pool:
-                for _ in pool.map(fill, range(len(places))):
-                    pass  # so that the error of a damaged file is raised here
-        return images
-
-    def _read(self, place: int) -> NDArray[np.uint8]:
-        return decode(self.paths[place], (self.shape[1], self.shape[2]))
+    def _read(self, index: int) -> NDArray[np.uint8]:
+        return decode(self.paths[index], (self.shape[1], self.shape[2]))
 
 
 def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
     """Read one file as RGB of a height and width, resized and cropped at the centre if it has another size.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is damaged, truncated or no image.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file is damaged, truncated or not an image.
     """
     try:
         with Image.open(path) as file:
@@ -100,7 +119,7 @@ def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: it was listed as an image of the data set.") from None
     except PermissionError:
-        raise PermissionError(f"{path} must not be read by this user: change its permissions.") from None
+        raise PermissionError(f"{path} cannot be read by this user: change its permissions.") from None
     except UnidentifiedImageError:
         raise ValueError(f"{path} is not an image that can be read ({_bytes(path)}); get the file again.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # PIL raises all of these
@@ -109,7 +128,7 @@ def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Bring an RGB image to a height and width: as it is if it has them, else short side resized, centre cropped."""
+    """Return an RGB image with a height and width: resized by the short side and cropped at the centre if needed."""
     height, width = size
     if image.size != (width, height):
         scale = max(height / image.height, width / image.width) * SHORT_SIDE_PER_CROP
@@ -122,10 +141,10 @@ def fit(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
 def as_rgb(image: Image.Image) -> Image.Image:
     """Convert any PIL image to RGB: grey is repeated, 16 bits become 8, transparency is dropped.
 
-    A rotation that is only noted in the file (EXIF) is not applied, as in torchvision.
+    A rotation in the EXIF data is not applied, as in torchvision.
 
     Raises:
-        ValueError: Grey values are floating point and not in [0, 1], so what is white is not known.
+        ValueError: Grey values are floating point and not in [0, 1], so the value of white is unknown.
     """
     if image.mode == "F":
         values = np.asarray(image)
@@ -142,22 +161,22 @@ def as_rgb(image: Image.Image) -> Image.Image:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """List the image files in a folder and the folders in it, by name; a folder that links lead to twice counts once.
+    """List the image files in a folder and its subfolders by name; a folder that is linked twice counts once.
 
     Raises:
         OSError: A folder cannot be read.
     """
-    found = []
+    files = []
     visited = set()
     for directory, folders, names in os.walk(folder, followlinks=True, onerror=_raise_unless_missing):
         visited.add(os.path.realpath(directory))
         folders[:] = [name for name in folders if os.path.realpath(Path(directory, name)) not in visited]
-        found += [
+        files += [
             Path(directory, name)
             for name in names
             if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
         ]
-    return sorted(found)
+    return sorted(files)
 
 
 def _raise_unless_missing(error: OSError) -> None:
@@ -167,8 +186,8 @@ def _raise_unless_missing(error: OSError) -> None:
 
 def _shared_size(paths: Sequence[Path]) -> tuple[int, int] | None:
     """Return (height, width) if a sample of the files agrees on it."""
-    sample = {int(place) for place in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}
-    sizes = {_header_size(paths[place]) for place in sample} - {None}  # damaged files have no say
+    sample = {int(index) for index in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}
+    sizes = {_header_size(paths[index]) for index in sample} - {None}  # damaged files do not count
     return sizes.pop() if len(sizes) == 1 else None
 
 
@@ -177,8 +196,53 @@ def _header_size(path: Path) -> tuple[int, int] | None:
         with Image.open(path) as file:
             return file.height, file.width
     except OSError:
-        return None  # decoding it will say what is wrong, and with which file
+        return None  # decoding it raises the error
 
 
 def _bytes(path: Path) -> str:
     return f"{path.stat().st_size:,} bytes"
+
+
+def prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int = 2) -> Iterator[NDArray[np.uint8]]:
+    """Yield ``images[indices]`` for every batch of indices, in order, read ahead by worker threads.
+
+    At most ``depth`` batches besides the current one are in memory. Leaving the loop early stops the reading.
+
+    Args:
+        images: An array, a memory map or a lazy reader.
+        batches: Integer arrays of indices, one per batch.
+        depth: Number of batches to read ahead; 0 reads each batch when it is needed.
+
+    Raises:
+        ValueError: ``depth`` is negative, or a file of a batch is damaged (raised when its batch is due).
+
+    Example:
+        >>> import numpy as np
+        >>> from midway.data import prefetched
+        >>> images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1)
+        >>> [batch.ravel().tolist() for batch in prefetched(images, [[0, 1], [5, 2]])]
+        [[0, 1], [5, 2]]
+    """
+    if depth < 0:
+        raise ValueError(f"depth is {depth}, expected 0 or more batches.")
+    return _prefetched(images, batches, depth)
+
+
+def _prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int) -> Iterator[NDArray[np.uint8]]:
+    def read(indices: ArrayLike) -> NDArray[np.uint8]:
+        return np.asarray(images[np.asarray(indices, dtype=np.int64)])
+
+    if depth == 0:
+        yield from map(read, batches)
+        return
+    waiting: deque[Future[NDArray[np.uint8]]] = deque()
+    pool = ThreadPoolExecutor(depth, thread_name_prefix="midway-prefetch")
+    try:
+        for indices in batches:
+            waiting.append(pool.submit(read, indices))
+            if len(waiting) > depth:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,46 +1,41 @@
 """Write corrupted data sets in the published layouts, from any clean images.
 
-Small images become CIFAR-10-C's layout, one ``corruption.npy`` a corruption with the severities one after the other
-and ``labels.npy`` beside them; images in files become ImageNet-C's, ``corruption/severity/class/*.JPEG``. A file or a
-folder of a severity appears in one step when it is whole, and ``manifest.json`` then has its checksum, so a killed run
-is continued by the same call.
+Small images are written in CIFAR-10-C's layout, one ``corruption.npy`` per corruption with the severities one after
+the other, and ``labels.npy``; images in files are written in ImageNet-C's, ``corruption/severity/class/*.JPEG``. A file
+or a folder of a severity appears in one step when it is complete, and its checksum is added to ``manifest.json``: the
+same call continues a killed run.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
-import pickle
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
-from midway.data.catalog import load
-from midway.data.corrupted import CorruptedImages, check_severity
-from midway.data.corruptions import ALL_CORRUPTIONS
-from midway.data.image_set import ImageArray, ImageSet
+from midway.data.chunks import Chunk, RunChunks, chunk_workers
+from midway.data.corrupted import check_severity
+from midway.data.corruptions import REGISTRY, corruption_names
+from midway.data.datasets import load
+from midway.data.download import Progress, silent
+from midway.data.image_set import ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
-from midway.data.progress import Progress, silent
-from midway.files import FolderLock
-from midway.suggest import unknown
-from midway.workers import Died, Task, Tell, WorkerPool, run_here
+from midway.files import FolderLock, write_atomically
 
 Layout = Literal["npy", "jpeg", "png"]
-JPEG_QUALITY = 85  # as published
-CHUNK_PIXELS = 1 << 20  # of a unit of work: 1,024 images of 32 px, 20 of 224 px
+CHUNK_PIXELS = 1 << 20  # per unit of work: 1,024 images of 32 px, 20 of 224 px
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be made, checked."""
+    """The checked arguments of ``make_corrupted``."""
 
     folder: Path
     data: ImageSet
@@ -51,10 +46,9 @@ class _Plan:
 
     def __post_init__(self) -> None:
         if not self.corruptions or not self.severities:
-            raise ValueError("there is nothing to make: give at least one corruption and one severity.")
+            raise ValueError("there is nothing to write: give at least one corruption and one severity.")
         for name in self.corruptions:
-            if name not in ALL_CORRUPTIONS:
-                raise ValueError(unknown("corruption", name, ALL_CORRUPTIONS))
+            REGISTRY[name]  # raises if it is unknown
         for severity in self.severities:
             check_severity(severity)
         if self.layout not in ("npy", "jpeg", "png"):
@@ -66,7 +60,7 @@ class _Plan:
 
     @property
     def settings(self) -> dict[str, object]:
-        """What must agree for an interrupted call to be continued."""
+        """The settings that must agree to continue an interrupted call."""
         settings: dict[str, object] = {
             "seed": self.seed,
             "severities": list(self.severities),
@@ -82,51 +76,22 @@ class _Plan:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The files or folders to make."""
+        """The files or folders to write."""
         if self.layout == "npy":
             return ("labels.npy", *(f"{corruption}.npy" for corruption in self.corruptions))
         return tuple(f"{corruption}/{severity}" for corruption in self.corruptions for severity in self.severities)
 
     @property
     def images_per_corruption(self) -> int:
-        """How many images each corruption gives."""
+        """Number of images per corruption."""
         return len(self.data) * len(self.severities)
-
-
-@dataclass(frozen=True)
-class _Chunk(Task):
-    """A unit of work: some images under one corruption at one severity, and the file or folder they are written to."""
-
-    source: Path  # of the clean images, see _store
-    corruption: str
-    severity: int
-    seed: int
-    places: range
-    target: Path
-    first_row: int = 0  # of the .npy file
-    names: tuple[str, ...] = ()  # of the image files
-
-    def run(self, memory: dict[str, Any], tell: Tell) -> int:
-        """Write the images of the chunk and return their number; a process opens the clean images once."""
-        if (key := str(self.source)) not in memory:
-            memory[key] = _opened(self.source)
-        corrupted = CorruptedImages(memory[key], self.corruption, self.severity, self.seed)
-        pixels: NDArray[np.uint8] = corrupted[self.places.start : self.places.stop]
-        if not self.names:
-            rows = np.lib.format.open_memmap(self.target, mode="r+")
-            rows[self.first_row : self.first_row + len(pixels)] = pixels
-            rows.flush()
-        for name, image in zip(self.names, pixels, strict=bool(self.names)):
-            picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-            picture.save(self.target / name, quality=JPEG_QUALITY)
-        return len(pixels)
 
 
 def make_corrupted(
     source: ImageSet | str,
     out: str | Path,
     *,
-    corruptions: Sequence[str] = ALL_CORRUPTIONS,
+    corruptions: Sequence[str] | None = None,
     severities: Sequence[int] = (1, 2, 3, 4, 5),
     seed: int = 0,
     layout: Layout | None = None,
@@ -135,24 +100,24 @@ def make_corrupted(
 ) -> Path:
     """Corrupt all images of a data set and write them in a published layout; return the folder.
 
-    With all five severities a ``.npy`` file has the published 5 N rows, and any tool that reads CIFAR-10-C reads it.
-    With fewer it has N rows for each, in rising order, and the manifest says which: ``midway.data.load`` reads it.
+    With all five severities a ``.npy`` file has the published 5 N rows and can be read by any tool for CIFAR-10-C. With
+    fewer it has N rows for each, in rising order, and the manifest lists them for ``midway.data.load``.
 
     Several jobs are processes: call this under ``if __name__ == "__main__"`` in a script, or with ``jobs=1``.
 
     Args:
         source: The clean images, or the name of a data set in the data home.
-        out: The folder to write to; one of an earlier, interrupted call is continued.
-        corruptions: Which ones; all 19 of the published set if left out.
-        severities: Which of 1 to 5.
-        seed: Of the random corruptions.
-        layout: ``"npy"``, ``"jpeg"`` (quality 85) or ``"png"``; by the kind of the source if left out.
-        jobs: Processes; as many as there are processors if left out.
-        progress: Told the images that are finished, for each corruption.
+        out: The folder to write to; an earlier, interrupted call is continued.
+        corruptions: Names; by default the nineteen published ones.
+        severities: Some of 1 to 5.
+        seed: Seed of the random corruptions.
+        layout: ``"npy"``, ``"jpeg"`` (quality 85) or ``"png"``; Default: by the source.
+        jobs: Number of processes. Default: the number of processors.
+        progress: Called with the number of finished images of each corruption.
 
     Raises:
-        ValueError: An argument is wrong, or the folder holds a set made with other settings or from other images, or
-            another process is writing to it.
+        ValueError: An argument is invalid, the folder has a set with other settings or from other images, or another
+            process is writing to it.
 
     Example:
         >>> import numpy as np, tempfile
@@ -164,6 +129,8 @@ def make_corrupted(
         ((6, 32, 32, 3), [0, 1, 1, 0, 1, 1])
     """
     data = load(source) if isinstance(source, str) else source
+    if corruptions is None:
+        corruptions = corruption_names("benchmark") + corruption_names("tuning")
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs is {jobs}, expected 1 or more processes.")
     plan = _Plan(
@@ -177,13 +144,13 @@ def make_corrupted(
     write = _write_npy if plan.layout == "npy" else _write_folders
     with FolderLock(plan.folder):
         manifest = _continued(plan)
-        with _workers(data.images, plan.source, jobs or os.cpu_count() or 1) as run:
+        with chunk_workers(data.images, plan.source, jobs or os.cpu_count() or 1) as run:
             write(plan, manifest, run, progress)
     return plan.folder
 
 
 def _fingerprint(data: ImageSet) -> str:
-    """Identify the clean images: all pixels of an array; names and the first and last image of a lazy reader."""
+    """Return a digest of the clean images: all pixels of an array; names and two images of a lazy reader."""
     digest = hashlib.sha256(repr((tuple(data.images.shape), data.class_names)).encode())
     digest.update(data.labels.astype("<i8").tobytes())
     if isinstance(data.images, LazyImages):
@@ -194,19 +161,19 @@ def _fingerprint(data: ImageSet) -> str:
 
 
 def _continued(plan: _Plan) -> Manifest:
-    """Return the manifest of an interrupted call, or begin one."""
+    """Return the manifest of an interrupted call, or a new one."""
     folder, name = plan.folder, plan.data.name
-    manifest = Manifest.find(folder)
+    manifest = Manifest.read(folder)
     if manifest is None:
         if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
-            raise ValueError(f"{folder} holds other files and no manifest of this program: give an empty folder.")
+            raise ValueError(f"{folder} has other files and no manifest: give an empty folder.")
         manifest = Manifest(f"{name}-c", f"made from {name}", plan.settings, due=plan.parts)
         manifest.write(folder)
         return manifest
     for setting, value in plan.settings.items():
         if (before := manifest.settings.get(setting)) != value:
             what = "from other images" if setting == "source" else f"with {setting} {before}, not {value}"
-            raise ValueError(f"{folder} was made {what}: give another folder, or remove this one first.")
+            raise ValueError(f"{folder} was written {what}: give another folder, or remove this one first.")
     due = dict.fromkeys([*manifest.due, *(part for part in plan.parts if part not in manifest.files)])
     manifest = replace(manifest, due=tuple(due))
     manifest.write(folder)
@@ -214,19 +181,18 @@ def _continued(plan: _Plan) -> Manifest:
 
 
 def _finished(folder: Path, manifest: Manifest, part: str) -> bool:
-    """Whether a file or folder was finished by an earlier call and is still what it was."""
+    """Return whether an earlier call finished a file or folder and it is unchanged."""
     path = folder / part
     return part in manifest.files and path.exists() and FileFacts.of(path) == manifest.files[part]
 
 
-def _write_npy(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -> None:
+def _write_npy(plan: _Plan, manifest: Manifest, run: RunChunks, progress: Progress) -> None:
     folder, count, shape = plan.folder, len(plan.data), tuple(plan.data.images.shape)
     total = plan.images_per_corruption
     small = np.uint8 if len(plan.data.class_names) <= 256 else np.int64  # uint8 as published
-    part = folder / ".labels.npy.part"
-    with part.open("wb") as file:
-        np.save(file, np.tile(plan.data.labels.astype(small), len(plan.severities)))
-    part.replace(folder / "labels.npy")
+    file = io.BytesIO()
+    np.save(file, np.tile(plan.data.labels.astype(small), len(plan.severities)))
+    write_atomically(folder / "labels.npy", file.getvalue())
     manifest = _recorded(folder, manifest, "labels.npy")
     for corruption in plan.corruptions:
         name = f"{corruption}.npy"
@@ -235,11 +201,11 @@ def _write_npy(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -
             part = folder / f".{name}.part"
             np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=(total, *shape[1:]))  # workers fill it
             chunks = [
-                _Chunk(
-                    plan.source, corruption, severity, plan.seed, places, part, first_row=order * count + places.start
+                Chunk(
+                    plan.source, corruption, severity, plan.seed, indices, part, first_row=order * count + indices.start
                 )
                 for order, severity in enumerate(plan.severities)
-                for places in _chunks(shape)
+                for indices in _chunks(shape)
             ]
             _follow(run(chunks), corruption, total, progress)
             part.replace(folder / name)
@@ -247,7 +213,7 @@ def _write_npy(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -
         progress(corruption, total, total)
 
 
-def _write_folders(plan: _Plan, manifest: Manifest, run: _Run, progress: Progress) -> None:
+def _write_folders(plan: _Plan, manifest: Manifest, run: RunChunks, progress: Progress) -> None:
     folder, total = plan.folder, plan.images_per_corruption
     names = _file_names(plan.data, ".JPEG" if plan.layout == "jpeg" else ".png")
     for corruption in plan.corruptions:
@@ -260,16 +226,16 @@ def _write_folders(plan: _Plan, manifest: Manifest, run: _Run, progress: Progres
                 for inner in {Path(name).parent for name in names}:
                     (staging / inner).mkdir(parents=True)
                 chunks = [
-                    _Chunk(
+                    Chunk(
                         plan.source,
                         corruption,
                         severity,
                         plan.seed,
-                        places,
+                        indices,
                         staging,
-                        names=names[places.start : places.stop],
+                        names=names[indices.start : indices.stop],
                     )
-                    for places in _chunks(plan.data.images.shape)
+                    for indices in _chunks(plan.data.images.shape)
                 ]
                 _follow(run(chunks), corruption, total, progress, start=done)
                 shutil.rmtree(folder / part, ignore_errors=True)
@@ -299,66 +265,20 @@ def _follow(finished: Iterable[int], task: str, total: int, progress: Progress, 
 
 
 def _check_folder_names(names: Sequence[str]) -> None:
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name in ("", ".", "..") or "/" in name or "\\" in name:
-            raise ValueError(f"the class name '{name}' cannot name a folder: rename it, or take layout='npy'.")
-        if name in names[:place]:
-            raise ValueError(f"two classes are called '{name}' and would share a folder: rename one, or layout='npy'.")
+            raise ValueError(f"the class name '{name}' cannot be the name of a folder: rename it, or use layout='npy'.")
+        if name in names[:index]:
+            raise ValueError(
+                f"two classes have the name '{name}' and would share a folder: rename one, or use layout='npy'."
+            )
 
 
 def _file_names(data: ImageSet, suffix: str) -> tuple[str, ...]:
-    """Name every image class/stem.suffix, after its own file if it has one."""
+    """Return the name class/stem.suffix of every image, with the stem of its file if it has one."""
     folders = [data.class_names[label] for label in data.labels]
     if isinstance(data.images, LazyImages):
         names = tuple(f"{folder}/{path.stem}{suffix}" for folder, path in zip(folders, data.images.paths, strict=True))
         if len({name.lower() for name in names}) == len(names):
             return names
-    return tuple(f"{folder}/{place:08d}{suffix}" for place, folder in enumerate(folders))
-
-
-_Run = Callable[[Iterable[_Chunk]], Iterator[int]]
-
-
-@contextmanager
-def _workers(images: ImageArray, source: Path, jobs: int) -> Iterator[_Run]:
-    """Yield a function that works through chunks and yields the number of images of each finished one."""
-    if jobs == 1:
-        memory = {str(source): images}
-        yield lambda chunks: (count for _, count in run_here(list(chunks), memory=memory))
-        return
-
-    with WorkerPool(jobs) as pool:
-
-        def run(chunks: Iterable[_Chunk]) -> Iterator[int]:
-            for chunk, count in pool.run(list(chunks)):
-                if isinstance(count, Died):
-                    raise OSError(f"{chunk.corruption} was not finished, {count.reason}: run the same command again.")
-                yield count
-
-        _store(images, source)
-        try:
-            yield run
-        finally:
-            source.unlink()
-
-
-def _store(images: ImageArray, source: Path) -> None:
-    """Write the clean images to a file that worker processes open: arrays as pixels, lazy readers as their paths."""
-    with source.open("wb") as file:
-        if isinstance(images, np.ndarray):
-            np.save(file, images)
-        else:
-            pickle.dump(images, file)
-
-
-def _opened(source: Path) -> ImageArray:
-    """Open the file of clean images in a worker process; arrays stay on the disk."""
-    with source.open("rb") as file:
-        if file.read(6) == b"\x93NUMPY":
-            array: ImageArray = np.load(source, mmap_mode="r")
-            return array
-        file.seek(0)
-        images: ImageArray = pickle.load(file)  # noqa: S301 written by _store
-    if isinstance(images, LazyImages):
-        images.workers = 1  # the processes already use all processors
-    return images
+    return tuple(f"{folder}/{index:08d}{suffix}" for index, folder in enumerate(folders))

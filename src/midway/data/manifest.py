@@ -1,20 +1,21 @@
-"""What a folder of data should hold: checksums and how it came about, in ``manifest.json`` beside the files."""
+"""Manifests: the checksums and the origin of a folder of data, in its ``manifest.json``; and the list of folders."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from midway.files import file_digest
+from midway._version import __version__
+from midway.data.datasets import ASSETS, data_home
+from midway.files import file_digest, write_atomically
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
-BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ class Manifest:
     """The record of a folder of data.
 
     Attributes:
-        name: What the data is, for example ``"cifar10"``.
-        source: Where it comes from.
-        settings: What it was made with (seed, severities, ...); empty for data that was fetched.
-        files: Path inside the folder -> size and checksum.
-        due: Paths that are still to be made.
-        made: When, in UTC.
+        name: Name of the data, for example ``"cifar10"``.
+        source: Its origin.
+        settings: Seed, severities, ... of generated data; empty for data that was fetched.
+        files: Path in the folder -> size and checksum.
+        due: Paths that are still to be generated.
+        made: Time of writing, in UTC.
         midway: Version of this package that wrote it.
 
     Example:
@@ -61,9 +62,9 @@ class Manifest:
         ...     path = Path(folder, "labels.txt")
         ...     _ = path.write_text("0 1 2")
         ...     Manifest("toy", "by hand", files={"labels.txt": FileFacts.of(path)}).write(Path(folder))
-        ...     before = Manifest.find(Path(folder)).problem(Path(folder))
+        ...     before = Manifest.read(Path(folder)).problem(Path(folder))
         ...     _ = path.write_text("0 1 3")
-        ...     after = Manifest.find(Path(folder)).problem(Path(folder), deep=True)
+        ...     after = Manifest.read(Path(folder)).problem(Path(folder), deep=True)
         >>> before, after
         ('', 'labels.txt has changed')
     """
@@ -73,12 +74,12 @@ class Manifest:
     settings: dict[str, Any] = field(default_factory=dict)
     files: dict[str, FileFacts] = field(default_factory=dict)
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    midway: str = field(default_factory=lambda: package_version())
+    midway: str = field(default_factory=lambda: __version__)
     due: tuple[str, ...] = ()
 
     @classmethod
-    def find(cls, folder: Path) -> Manifest | None:
-        """Read the manifest of a folder; None if it has none, or a ``manifest.json`` of something else.
+    def read(cls, folder: Path) -> Manifest | None:
+        """Read the manifest of a folder; None if it has none, or a ``manifest.json`` of another format.
 
         Raises:
             ValueError: The manifest is damaged.
@@ -97,42 +98,82 @@ class Manifest:
             raise ValueError(f"{path} is damaged ({error}); remove it and make or fetch the data again.") from None
 
     def write(self, folder: Path) -> None:
-        """Write the manifest into a folder in one step: a reader sees the old or the new one, never half of it."""
-        files = {name: vars(facts) for name, facts in sorted(self.files.items())}
-        content = {"format": FORMAT} | vars(self) | {"files": files}
-        part = folder / f".{FILE_NAME}.part"
-        part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        part.replace(folder / FILE_NAME)
+        """Write the manifest into a folder."""
+        files = dict(sorted(self.files.items()))
+        content = {"format": FORMAT} | asdict(replace(self, files=files))
+        write_atomically(folder / FILE_NAME, json.dumps(content, indent=2) + "\n")
 
     def problem(self, folder: Path, *, deep: bool = False) -> str:
-        """Say what in a folder is not as recorded; empty if all is well.
+        """Return the first difference between a folder and the manifest; empty if there is none.
 
         Args:
-            folder: Where the files lie.
-            deep: Compute the checksums again; else only existence and sizes of files are looked at.
+            folder: The folder.
+            deep: Compute the checksums again; else only the sizes are compared.
         """
         for name, facts in self.files.items():
             path = folder / name
             if not path.exists():
                 return f"{name} is missing"
-            if (size := folder_bytes([path])) != facts.bytes:
+            if (size := total_bytes([path])) != facts.bytes:
                 return f"{name} has {size:,} bytes, not {facts.bytes:,}"
             if deep and FileFacts.of(path) != facts:
                 return f"{name} has changed"
-        return f"unfinished: {len(self.due)} parts are to be made, the same command continues" if self.due else ""
+        return f"unfinished: {len(self.due)} parts are missing, the same command continues" if self.due else ""
 
 
-def package_version() -> str:
-    """Return the version of this package."""
-    from midway import __version__  # the package imports this module while it is being imported itself
+@dataclass(frozen=True)
+class Record:
+    """A data set on this machine.
 
-    return __version__
+    Attributes:
+        name: The name that ``midway.data.load`` takes, or the name of the folder.
+        path: The folder.
+        bytes: Its size.
+        verified: Whether it matches its manifest.
+        note: Its origin, or why it is not verified.
+    """
+
+    name: str
+    path: Path
+    bytes: int
+    verified: bool
+    note: str
 
 
-def folder_bytes(paths: Iterable[Path]) -> int:
+def inventory(home: str | Path | None = None, *, deep: bool = False) -> list[Record]:
+    """List the data sets in the data home, after the one that ships with the package.
+
+    Args:
+        home: The folder that contains one folder per data set. Default: ``data_home()``.
+        deep: Compute all checksums again; else the sizes of the files are compared with the manifest.
+
+    Example:
+        >>> from midway.data import inventory
+        >>> inventory("no/such/folder")[0].name
+        'cifar10-mini'
+    """
+    parent = data_home() if home is None else Path(home).expanduser()
+    packaged = Record("cifar10-mini", ASSETS, total_bytes(ASSETS.glob("cifar10_mini.*")), True, "in the package")
+    folders = sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
+    return [packaged, *(_record(folder, deep) for folder in folders)]
+
+
+def _record(folder: Path, deep: bool) -> Record:
+    size = total_bytes([folder])
+    if folder.name.startswith(".") and folder.name.endswith(".partial"):
+        name = folder.name.removeprefix(".").removesuffix(".partial")
+        return Record(name, folder, size, False, "unfinished: the same command continues it")
+    try:
+        manifest = Manifest.read(folder)
+    except ValueError:
+        return Record(folder.name, folder, size, False, "its manifest is damaged")
+    if manifest is None:
+        return Record(folder.name, folder, size, False, "it has no manifest")
+    problem = manifest.problem(folder, deep=deep)
+    return Record(folder.name, folder, size, not problem, problem or manifest.source)
+
+
+def total_bytes(paths: Iterable[Path]) -> int:
     """Return the size of files and folders together."""
-    total = 0
-    for path in paths:
-        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-        total += sum(file.stat().st_size for file in files)
-    return total
+    files = (file for path in paths for file in ([path] if path.is_file() else path.rglob("*")))
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -1,35 +1,31 @@
-"""A picture of what the corruptions do: a contact sheet."""
+"""The contact sheet: one image under all corruptions."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from midway.data.corrupted import check_severity
-from midway.data.corruptions import ALL_CORRUPTIONS, CORRUPTIONS, corrupt
+from midway.data.corrupted import check_severity, corrupt
+from midway.data.corruptions import corruption_names
+from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
+from midway.files import write_atomically
 
 PAPER, INK, FAINT = (255, 255, 255), (28, 30, 34), (122, 127, 136)
-TILE, GRID_TILE = 128, 80  # layout pixels a picture gets in a block, in a grid
+TILE, GRID_TILE = 128, 80  # layout pixels of a picture in a block, in a grid
 GAP, MARGIN, LINE = 10, 28, 20
-SCALE = 2  # pixels of the file for one of the layout, so that text is sharp on dense screens
+SCALE = 2  # pixels of the file per layout pixel: text is sharp on dense screens
 COLUMNS = 5
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One picture of the sheet.
-
-    Attributes:
-        image: uint8 (H, W, 3).
-        corruption: Its name, ``"clean"`` for the picture itself.
-        severity: 1 to 5, 0 for the clean picture.
-    """
+class Panel(NamedTuple):
+    """A picture of the sheet: uint8 (H, W, 3), the corruption or ``"clean"``, and the severity, 0 if it is clean."""
 
     image: NDArray[np.uint8]
     corruption: str
@@ -37,37 +33,37 @@ class Panel:
 
 
 def panels(data: ImageSet, *, image: int = 0, severities: Sequence[int] = (5,), seed: int = 0) -> list[Panel]:
-    """Corrupt one image in every way: the clean picture first, then each corruption at each severity.
+    """Return one image clean, then under each corruption at each severity.
 
     Raises:
-        ValueError: There is no image of that number, or a severity is not 1 to 5.
+        ValueError: The index is out of range, or a severity is not 1 to 5.
     """
     if not 0 <= image < len(data):
         raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")
     for severity in severities:
         check_severity(severity)
     clean = np.asarray(data.images[[image]])
-    made = [Panel(_rgb(clean), "clean", 0)]
-    for name in ALL_CORRUPTIONS:
-        for severity in severities:
-            picture = corrupt(clean, name, severity=severity, seed=seed, indices=[image])
-            made.append(Panel(_rgb(picture), name, severity))
-    return made
+    corrupted = [
+        Panel(_rgb(corrupt(clean, name, severity=severity, seed=seed, indices=[image])), name, severity)
+        for name in corruption_names()
+        for severity in severities
+    ]
+    return [Panel(_rgb(clean), "clean", 0), *corrupted]
 
 
 def contact_sheet(
     data: ImageSet, out: str | Path, *, image: int = 0, severities: Sequence[int] = (5,), seed: int = 0
 ) -> Path:
-    """Write a PNG of one image under all 19 corruptions, with their names.
+    """Write a PNG of one image under all registered corruptions, with their names.
 
-    One severity gives a block of pictures; several give a row a corruption, weak to strong.
+    One severity gives a block of pictures; several give one row per corruption, from weak to strong.
 
     Args:
-        data: Where the image comes from.
+        data: The set of the image.
         out: The file to write.
-        image: Its number.
-        severities: Which of 1 to 5.
-        seed: Of the random corruptions.
+        image: Index of the image.
+        severities: Some of 1 to 5.
+        seed: Seed of the random corruptions.
 
     Example:
         >>> import tempfile
@@ -80,11 +76,9 @@ def contact_sheet(
     pictures = panels(data, image=image, severities=severities, seed=seed)
     title = f"{data.name}, image {image}: {data.class_names[data.labels[image]]}"
     sheet = _block(pictures, title, severities[0]) if len(severities) == 1 else _grid(pictures, title, severities)
-    path = Path(out).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    sheet.save(part, format="PNG")
-    return part.replace(path)
+    file = io.BytesIO()
+    sheet.save(file, format="PNG")
+    return write_atomically(Path(out).expanduser(), file.getvalue())
 
 
 def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
@@ -92,9 +86,9 @@ def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
     step = TILE + GAP
     sheet = _Sheet(2 * MARGIN + COLUMNS * step - GAP, 2 * MARGIN + 2 * LINE + rows * (step + LINE) - GAP)
     sheet.heading(title, f"severity {severity} of 5")
-    for place, panel in enumerate(pictures):
-        left = MARGIN + place % COLUMNS * step
-        top = MARGIN + 2 * LINE + place // COLUMNS * (step + LINE)
+    for index, panel in enumerate(pictures):
+        left = MARGIN + index % COLUMNS * step
+        top = MARGIN + 2 * LINE + index // COLUMNS * (step + LINE)
         sheet.picture(panel.image, left, top)
         sheet.text(_words(panel.corruption), left, top + TILE + 4, strong=panel.severity == 0)
     return sheet.image
@@ -103,20 +97,21 @@ def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
 def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> Image.Image:
     step = GRID_TILE + GAP
     names_width = 150
-    tuning_gap = LINE + GAP
+    purposes: tuple[Purpose, ...] = ("tuning", "extra")
+    first = {name: purpose for purpose in purposes for name in corruption_names(purpose)[:1]}
     sheet = _Sheet(
         2 * MARGIN + names_width + (1 + len(severities)) * step - GAP,
-        2 * MARGIN + 3 * LINE + len(ALL_CORRUPTIONS) * step - GAP + tuning_gap,
+        2 * MARGIN + 3 * LINE + len(corruption_names()) * step - GAP + len(first) * (LINE + GAP),
     )
     sheet.heading(title, "")
     clean, corrupted = pictures[0], pictures[1:]
     left, top = MARGIN + names_width, MARGIN + 3 * LINE
     for column, header in enumerate(("clean", *(f"severity {severity}" for severity in severities))):
         sheet.text(header, left + column * step, top - LINE, faint=True)
-    for row, name in enumerate(ALL_CORRUPTIONS):
-        if row == len(CORRUPTIONS):
-            sheet.text("kept for tuning", MARGIN, top + row * step + 4, faint=True)
-            top += tuning_gap
+    for row, name in enumerate(corruption_names()):
+        if name in first:
+            sheet.text(first[name], MARGIN, top + row * step + 4, faint=True)
+            top += LINE + GAP
         sheet.text(_words(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
         shown = [clean, *(panel for panel in corrupted if panel.corruption == name)]
         for column, panel in enumerate(shown):
@@ -125,7 +120,7 @@ def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> I
 
 
 class _Sheet:
-    """White paper to put pictures and words on, measured in layout pixels."""
+    """A white image for pictures and text, in layout pixels."""
 
     def __init__(self, width: int, height: int) -> None:
         self.image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
@@ -133,7 +128,7 @@ class _Sheet:
         self._width = width
 
     def heading(self, title: str, note: str) -> None:
-        """Write what the sheet shows along its top."""
+        """Draw the title and a note at the top."""
         self.text(title, MARGIN, MARGIN - 6, size=17, strong=True)
         width = self._pen.textlength(note, font=_font(13 * SCALE, strong=False)) / SCALE
         self.text(note, self._width - MARGIN - round(width), MARGIN - 3, faint=True)
@@ -141,12 +136,12 @@ class _Sheet:
     def text(
         self, words: str, left: int, top: int, *, size: int = 13, strong: bool = False, faint: bool = False
     ) -> None:
-        """Write words with their top left corner at a place."""
+        """Draw text with its top left corner at a coordinate."""
         font = _font(size * SCALE, strong=strong)
         self._pen.text((left * SCALE, top * SCALE), words, fill=FAINT if faint else INK, font=font)
 
     def picture(self, pixels: NDArray[np.uint8], left: int, top: int, tile: int = TILE) -> None:
-        """Put a picture into a square tile: small ones by whole pixels, so that nothing is smoothed away."""
+        """Draw a picture in a square tile; small pictures are enlarged without smoothing."""
         picture = Image.fromarray(pixels)
         side = tile * SCALE
         small = max(picture.size) < side
@@ -158,7 +153,7 @@ class _Sheet:
 
 
 def _font(size: int, *, strong: bool) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    from matplotlib import get_data_path  # only for its typefaces, and slow to import
+    from matplotlib import get_data_path  # only for its fonts, and slow to import
 
     name = "DejaVuSans-Bold.ttf" if strong else "DejaVuSans.ttf"
     return ImageFont.truetype(Path(get_data_path(), "fonts", "ttf", name), size)

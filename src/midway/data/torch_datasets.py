@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from midway.data.image_set import ImageSet
-from midway.data.lazy_images import as_rgb, fit
+from midway.data.lazy_images import ImagesOnDemand, as_rgb, fit
 
 IMAGE_KEYS = ("image", "img", "pixel_values")
 LABEL_KEYS = ("label", "labels", "fine_label", "target")
 
 
-class DatasetImages:
-    """The images of a data set with a length, asked for one by one when they are needed.
+class DatasetImages(ImagesOnDemand):
+    """The images of a data set with a length, read one by one when they are indexed.
 
     Args:
-        dataset: Gives ``(image, label)`` or ``{"image": ..., "label": ...}`` for a place.
-        size: Side in pixels of what comes out; that of the first image if left out. An image of another size is
-            resized and cropped at the centre.
+        dataset: Returns ``(image, label)`` or ``{"image": ..., "label": ...}`` for an index.
+        size: Side in pixels. Default: the size of the first image. An image of another size is resized and cropped
+            at the centre.
     """
 
     def __init__(self, dataset: Any, size: int | None = None) -> None:
@@ -31,42 +31,30 @@ class DatasetImages:
         side = first.shape[:2] if size is None else (size, size)
         self.shape = (len(dataset), side[0], side[1], 3)
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
     def __repr__(self) -> str:
         return f"DatasetImages({type(self.dataset).__name__}, shape={self.shape})"
 
-    def __getitem__(self, index: Any, /) -> NDArray[np.uint8]:
-        """Read the images at an integer, a slice, or an array of integers or truth values."""
-        places = np.arange(len(self))[index]
-        if places.ndim == 0:
-            return self._read(int(places))
-        images = np.empty((len(places), *self.shape[1:]), np.uint8)
-        for row, place in enumerate(places):
-            images[row] = self._read(int(place))
-        return images
-
-    def _read(self, place: int) -> NDArray[np.uint8]:
-        return _sized(as_array(_image_and_label(self.dataset[place])[0]), (self.shape[1], self.shape[2]))
+    def _read(self, index: int) -> NDArray[np.uint8]:
+        image, size = as_array(_image_and_label(self.dataset[index])[0]), self.shape[1:3]
+        return image if image.shape[:2] == size else fit(Image.fromarray(np.ascontiguousarray(image)), size)
 
 
 def from_dataset(
     dataset: Any, *, name: str = "dataset", class_names: Sequence[str] | None = None, size: int | None = None
 ) -> ImageSet:
-    """Wrap a torch or Hugging Face data set; images are read when they are needed.
+    """Wrap a torch or Hugging Face data set; images are read when they are indexed.
 
-    Labels come from the column or the ``targets`` of the data set when it has them, else each item is read once.
+    Labels are the label column or the ``targets`` of the data set if it has them; else each item is read once.
     A data set without a length (an iterable one) is read into memory.
 
     Args:
         dataset: Yields ``(image, label)`` tuples or dictionaries with ``"image"`` and ``"label"``. Images are PIL
-            images, uint8 arrays, or floats in [0, 1]; tensors are (C, H, W), as torchvision's ``ToTensor`` makes them.
-        name: What a table calls the set.
-        class_names: The classes in label order; read off the data set (``features`` or ``classes``) if left out.
-        size: Side in pixels; the size of the first image if left out.
+            images, uint8 arrays, or floats in [0, 1]; tensors are (C, H, W), as from torchvision's ``ToTensor``.
+        name: Name of the set.
+        class_names: The classes in label order. Default: from the data set (``features`` or ``classes``).
+        size: Side in pixels. Default: the size of the first image.
 
-    Images of one channel become three equal ones: a network of one takes the first, ``x[:, :1]``.
+    Images of one channel become three equal channels: a network with one input channel takes the first, ``x[:, :1]``.
 
     Raises:
         ValueError: The data set is empty, or an item is not an image with a label, or values lie outside [0, 1].
@@ -89,7 +77,7 @@ def from_dataset(
 
 
 def as_array(image: Any) -> NDArray[np.uint8]:
-    """Turn a PIL image, an array or a tensor into uint8 RGB (H, W, 3)."""
+    """Convert a PIL image, an array or a tensor to uint8 RGB (H, W, 3)."""
     if isinstance(image, Image.Image):
         return np.asarray(as_rgb(image), dtype=np.uint8)
     tensor = hasattr(image, "detach")
@@ -104,8 +92,8 @@ def as_array(image: Any) -> NDArray[np.uint8]:
         low, high = float(array.min()), float(array.max())
         if not -1e-3 <= low <= high <= 1 + 1e-3:
             raise ValueError(
-                f"an image runs from {low:.3g} to {high:.3g}, expected [0, 1]: take the normalisation out of the "
-                "data set's transform, it belongs to the model."
+                f"an image has values from {low:.3g} to {high:.3g}, expected [0, 1]: remove the normalisation from the "
+                "data set's transform, it is part of the model."
             )
         array = np.rint(array * 255).clip(0, 255).astype(np.uint8)
     if array.dtype != np.uint8:
@@ -129,19 +117,19 @@ def _labels(dataset: Any) -> NDArray[np.int64]:
     columns = getattr(dataset, "column_names", None)
     key = next((key for key in LABEL_KEYS if isinstance(columns, list) and key in columns), None)
     if key is not None:
-        return _whole_numbers(list(dataset[key]))
+        return _integers(list(dataset[key]))
     targets = getattr(dataset, "targets", None)
     if targets is not None and len(targets) == len(dataset) and not getattr(dataset, "target_transform", None):
-        return _whole_numbers(targets)
-    return _whole_numbers([_image_and_label(dataset[place])[1] for place in range(len(dataset))])
+        return _integers(targets)
+    return _integers([_image_and_label(dataset[index])[1] for index in range(len(dataset))])
 
 
-def _whole_numbers(labels: Any) -> NDArray[np.int64]:
-    found = np.asarray([label.item() if hasattr(label, "item") else label for label in labels])
-    if found.dtype.kind not in "biuf" or not np.array_equal(found, found.astype(np.int64)):
-        wrong = next(label for label in found.tolist() if not isinstance(label, int))
-        raise ValueError(f"labels must be whole numbers, 0 for the first class, got {wrong!r}: number the classes.")
-    return found.astype(np.int64)
+def _integers(labels: Any) -> NDArray[np.int64]:
+    values = np.asarray([label.item() if hasattr(label, "item") else label for label in labels])
+    if values.dtype.kind not in "biuf" or not np.array_equal(values, values.astype(np.int64)):
+        wrong = next(label for label in values.tolist() if not isinstance(label, int))
+        raise ValueError(f"labels must be integers, 0 for the first class, got {wrong!r}: number the classes.")
+    return values.astype(np.int64)
 
 
 def _class_names(dataset: Any, labels: NDArray[np.int64]) -> tuple[str, ...]:
@@ -153,10 +141,6 @@ def _class_names(dataset: Any, labels: NDArray[np.int64]) -> tuple[str, ...]:
     if classes := getattr(dataset, "classes", None):
         return tuple(str(name) for name in classes)
     return tuple(f"class {label}" for label in range(int(labels.max()) + 1))
-
-
-def _sized(image: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    return image if image.shape[:2] == size else fit(Image.fromarray(np.ascontiguousarray(image)), size)
 
 
 def _collect(dataset: Iterable[Any]) -> list[tuple[NDArray[np.uint8], int]]:

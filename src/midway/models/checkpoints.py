@@ -1,8 +1,10 @@
-"""Read checkpoints as they are published, without running code from them and without renaming keys by hand."""
+"""Read published checkpoints: without running code from them, in all common layouts."""
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,24 +15,26 @@ from torch import Tensor, nn
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "network", "ema_state_dict")
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "backbone.", "encoder.")
+MEANS, STDS = ("mean", "mu"), ("std", "sigma")  # last parts of the keys of normalisation constants
+_UNUSED = re.compile(r"(^|\.)((normalize|sub_block1)(\.|$)|(mean|std|mu|sigma)$)")  # keys that no forward pass uses
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is unsafe, damaged or does not fit the network it is meant for."""
+    """A checkpoint is unsafe, damaged or does not fit the network."""
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a checkpoint file.
 
     Only safetensors and ``torch.load(weights_only=True)`` are used: a pickle that would run code is refused.
-    Wrappers such as ``{"state_dict": ...}`` are opened; keys stay as they are in the file.
+    Wrappers such as ``{"state_dict": ...}`` are opened; keys are those of the file.
 
     Args:
         path: A ``.safetensors`` file, or a ``.pth``, ``.pt`` or ``.ckpt`` file written by ``torch.save``.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        CheckpointError: The file is damaged, holds code, or holds no state dict.
+        FileNotFoundError: The file does not exist.
+        CheckpointError: The file is damaged, contains code, or is not a state dict.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no checkpoint at {path}.")
@@ -40,18 +44,13 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(
-            f"{path} was refused: it holds more than tensors (a pickle that could run code, or a damaged file). "
+            f"{path} was refused: it contains more than tensors (a pickle that could run code, or a damaged file). "
             'Save the weights alone, torch.save(model.state_dict(), "weights.pth"), or use safetensors.'
         ) from error
-    except Exception as error:  # a damaged file raises whatever its first bad byte leads to
-        raise CheckpointError(
-            f"{path} cannot be read as a checkpoint (it is damaged, or none): {_first_line(error)}"
-        ) from error
+    except Exception as error:  # a damaged file can raise anything
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise CheckpointError(f"{path} cannot be read as a checkpoint: {reason}") from error
     return _tensors(content, path)
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _tensors(content: Any, path: Path) -> dict[str, Tensor]:
@@ -62,38 +61,44 @@ def _tensors(content: Any, path: Path) -> dict[str, Tensor]:
         tensors = {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
         if tensors:
             return tensors
-    raise CheckpointError(f"{path} holds a {type(content).__name__} without tensors, expected a state dict.")
+    raise CheckpointError(f"{path} is a {type(content).__name__} without tensors, expected a state dict.")
 
 
-def fit_keys(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """Rename the keys of a state dict to those of a model, where the layout is a known public one.
+def fit_keys(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the keys of a state dict to those of a model, for known public layouts.
 
-    Strips the prefixes that wrappers leave (``module.`` of DataParallel, ``_orig_mod.`` of torch.compile, ``model.``,
-    ...), drops constants of normalisation layers and the unused ``sub_block1`` of some adversarially trained
-    WideResNets, and fills in the BatchNorm counters that old files lack.
+    Removes the prefixes of wrappers (``module.`` of DataParallel, ``_orig_mod.`` of torch.compile, ``model.``, ...),
+    the constants of normalisation layers and the unused ``sub_block1`` of some adversarially trained WideResNets, and
+    adds the BatchNorm counters that old files lack.
+
+    Args:
+        state: The tensors of the checkpoint.
+        expected: The state dict of the model.
 
     Example:
         >>> import torch
         >>> from midway.models.checkpoints import fit_keys
-        >>> layer = torch.nn.Linear(2, 1)
-        >>> sorted(fit_keys({"module." + key: value for key, value in layer.state_dict().items()}, layer))
+        >>> expected = torch.nn.Linear(2, 1).state_dict()
+        >>> sorted(fit_keys({f"module.{key}": value for key, value in expected.items()}, expected))
         ['bias', 'weight']
     """
-    expected = model.state_dict()
-    state = dict(state)
-    while prefix := _shared_prefix(state, expected):
+    if state.keys() == expected.keys():
+        return dict(state)
+    prefixes = [prefix for prefix in PREFIXES if not any(key.startswith(prefix) for key in expected)]
+    while True:
+        used = [key for key in state if not _UNUSED.search(key)]
+        common = os.path.commonprefix(used)  # noqa: RUF071, of characters, not of path components
+        prefix = next((each for each in prefixes if common.startswith(each)), None)
+        if prefix is None:
+            break
         state = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-    extras = [key for key in state if key not in expected and _is_ignorable(key)]
-    for key in extras:
-        del state[key]
-    for key, value in expected.items():
-        if key.endswith("num_batches_tracked") and key not in state:
-            state[key] = torch.zeros_like(value)
-    return state
+    state = {key: value for key, value in state.items() if key in expected or not _UNUSED.search(key)}
+    counters = {key: expected[key] for key in expected if key.endswith("num_batches_tracked") and key not in state}
+    return state | {key: torch.zeros_like(value) for key, value in counters.items()}
 
 
 def stored_constants(state: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
-    """Return the normalisation a checkpoint stores, as ``mean`` and ``std``; nothing if it stores none.
+    """Return the ``mean`` and ``std`` of the normalisation in a checkpoint; empty if it has none.
 
     Example:
         >>> import torch
@@ -101,65 +106,45 @@ def stored_constants(state: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]
         >>> stored_constants({"normalize.mean": torch.full((1, 3, 1, 1), 0.5), "normalize.std": torch.ones(1, 3, 1, 1)})
         {'mean': (0.5, 0.5, 0.5), 'std': (1.0, 1.0, 1.0)}
     """
-    found = {
-        kind: tuple(value.flatten().expand(3).tolist())  # one value stands for all channels
-        for kind, names in (("mean", ("mean", "mu")), ("std", ("std", "sigma")))
+    constants = {
+        kind: tuple(value.flatten().expand(3).tolist())  # one value is for all channels
+        for kind, names in (("mean", MEANS), ("std", STDS))
         for key, value in state.items()
         if key.split(".")[-1] in names and value.numel() in (1, 3)
     }
-    return found if len(found) == 2 else {}
-
-
-def _shared_prefix(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str | None:
-    """Return a known prefix under which (almost) all keys lie, unless the model itself has it."""
-    for prefix in PREFIXES:
-        if any(key.startswith(prefix) for key in expected):
-            continue
-        inside = [key for key in state if key.startswith(prefix)]
-        outside = [key for key in state if not key.startswith(prefix) and not _is_ignorable(key)]
-        if inside and not outside:
-            return prefix
-    return None
-
-
-def _is_ignorable(key: str) -> bool:
-    """Tell whether a key is a constant or a leftover that no forward pass uses."""
-    parts = key.split(".")
-    return parts[-1] in ("mean", "std", "mu", "sigma") or "sub_block1" in parts or "normalize" in parts
+    return constants if len(constants) == 2 else {}
 
 
 def load_weights(model: nn.Module, state: Mapping[str, Tensor], source: str) -> None:
-    """Load a state dict into a model, all or nothing.
+    """Load a state dict into a model, completely or not at all.
 
     Args:
-        model: The network; left as it was when the state does not fit.
-        state: The tensors, under the network's own keys or a known public layout's.
-        source: What an error calls the state, for example its file.
+        model: The network; unchanged if the state does not fit.
+        state: The tensors, with the network's own keys or in a known public layout.
+        source: The name of the state in errors, for example its file.
 
     Raises:
-        CheckpointError: A key is missing, unexpected, or of another shape.
+        CheckpointError: A key is missing, unexpected, or of another shape, or a value is NaN or Inf.
     """
-    state = fit_keys(state, model)
     expected = model.state_dict()
-    missing = [key for key in expected if key not in state]
-    unexpected = [key for key in state if key not in expected]
-    reshaped = [
-        f"{key} {tuple(state[key].shape)} instead of {tuple(value.shape)}"
-        for key, value in expected.items()
-        if key in state and state[key].shape != value.shape
+    state = fit_keys(state, expected)
+    problems = {
+        "missing keys": [key for key in expected if key not in state],
+        "unexpected keys": [key for key in state if key not in expected],
+        "tensors of another shape": [
+            f"{key} {tuple(state[key].shape)} instead of {tuple(value.shape)}"
+            for key, value in expected.items()
+            if key in state and state[key].shape != value.shape
+        ],
+    }
+    texts = [
+        f"{len(keys)} {kind} ({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''})"
+        for kind, keys in problems.items()
+        if keys
     ]
-    complaints = [
-        f"{len(found)} {kind} ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})"
-        for kind, found in (
-            ("missing keys", missing),
-            ("unexpected keys", unexpected),
-            ("tensors of another shape", reshaped),
-        )
-        if found
-    ]
-    if complaints:
-        raise CheckpointError(f"{source} does not fit {type(model).__name__}: {'; '.join(complaints)}.")
+    if texts:
+        raise CheckpointError(f"{source} does not fit {type(model).__name__}: {'; '.join(texts)}.")
     broken = [key for key, value in state.items() if value.is_floating_point() and not value.isfinite().all()]
     if broken:
-        raise CheckpointError(f"{source} holds NaN or Inf in {broken[0]}.")
+        raise CheckpointError(f"{source} has NaN or Inf in {broken[0]}.")
     model.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""Input normalisation as a layer, so that every model eats images in [0, 1]."""
+"""Input normalisation as a layer: every model takes images in [0, 1]."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 
 class Normalize(nn.Module):
-    """Subtract a mean and divide by a standard deviation, channel by channel.
+    """Subtract a mean and divide by a standard deviation per channel.
 
-    The two vectors are constants of the architecture, not learnt weights, so they stay out of the
-    state dict: public checkpoints load without renaming a key.
+    The two vectors are constants of the architecture, not weights, and are not in the state dict: public checkpoints
+    load without them.
 
     Args:
-        mean: One value a channel, for images in [0, 1].
-        std: One positive value a channel.
+        mean: One value per channel, for images in [0, 1].
+        std: One positive value per channel.
 
     Example:
         >>> import torch
@@ -28,7 +28,7 @@ class Normalize(nn.Module):
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         if len(mean) != len(std):
-            raise ValueError(f"mean has {len(mean)} channels and std has {len(std)}: give one value a channel in each.")
+            raise ValueError(f"mean has {len(mean)} channels and std has {len(std)}: give one value per channel.")
         if any(value <= 0 for value in std):
             raise ValueError(f"std must be positive in every channel, got {tuple(std)}.")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, -1, 1, 1), persistent=False)
@@ -40,7 +40,7 @@ class Normalize(nn.Module):
         """Return the normalised images.
 
         Raises:
-            ValueError: They have another number of channels; one would pass for any number.
+            ValueError: They have another number of channels; a single one would be broadcast.
         """
         if images.ndim < 3 or images.shape[-3] != self.mean.numel():
             raise ValueError(f"expected {self.mean.numel()} channels, (N, C, H, W), got images {tuple(images.shape)}.")

@@ -11,7 +11,7 @@ from midway.models.normalize import Normalize
 
 
 class BasicBlock(nn.Module):
-    """Two times 3x3 convolution and BatchNorm round a shortcut, projected by a 1x1 convolution where needed."""
+    """Twice 3x3 convolution and BatchNorm, and a shortcut, projected by a 1x1 convolution if needed."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the residual to the shortcut, then rectify."""
+        """Add the residual to the shortcut and apply ReLU."""
         residual = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
         shortcut = x if self.downsample is None else self.downsample(x)
         return F.relu(residual + shortcut)
@@ -79,7 +79,7 @@ class CifarResNet(nn.Module):
         return nn.Sequential(first, *(BasicBlock(out_channels, out_channels, 1) for _ in range(blocks - 1)))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits, one row an image."""
+        """Return the logits, one row per image."""
         x = F.relu(self.bn1(self.conv1(self.normalize(images))))
         x = self.layer3(self.layer2(self.layer1(x))).mean(dim=(2, 3))
         logits: Tensor = self.fc(x)

@@ -12,7 +12,7 @@ from midway.models.normalize import Normalize
 
 
 class WideBlock(nn.Module):
-    """Pre-activation residual block: two times BatchNorm, ReLU, 3x3 convolution."""
+    """Pre-activation residual block: twice BatchNorm, ReLU, 3x3 convolution."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -20,13 +20,13 @@ class WideBlock(nn.Module):
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride=stride, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
-        # The name, unlike its neighbours in style, is that of the public checkpoints.
+        # The name is that of the public checkpoints.
         self.convShortcut: nn.Conv2d | None = None
         if in_channels != out_channels:
             self.convShortcut = nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the residual to the input, or to its projection where the shape changes."""
+        """Add the residual to the input, or to its projection if the shape changes."""
         activated = F.relu(self.bn1(x))
         residual = self.conv2(F.relu(self.bn2(self.conv1(activated))))
         shortcut = x if self.convShortcut is None else self.convShortcut(activated)
@@ -34,7 +34,7 @@ class WideBlock(nn.Module):
 
 
 class WideStage(nn.Module):
-    """A run of blocks at one resolution; only the first one strides."""
+    """Blocks at one resolution; only the first one has a stride."""
 
     def __init__(self, blocks: int, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class WideResNet(nn.Module):
         nn.init.zeros_(self.fc.bias)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits, one row an image."""
+        """Return the logits, one row per image."""
         x = self.block3(self.block2(self.block1(self.conv1(self.normalize(images)))))
         x = F.relu(self.bn1(x)).mean(dim=(2, 3))
         logits: Tensor = self.fc(x)

@@ -1,19 +1,22 @@
-"""Load networks by name or from a checkpoint file."""
+"""Networks by name or from a checkpoint file, and the cards of the weights in the package."""
 
 from __future__ import annotations
 
 import inspect
+import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from midway.files import file_digest
-from midway.models.card import Card, cards
+from midway.files import file_digest, write_atomically
 from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict, stored_constants
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
 from midway.suggest import unknown
+
+ASSETS = Path(__file__).parent / "assets"
 
 ARCHITECTURES: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "wide_resnet": (WideResNet, {}),
@@ -22,17 +25,76 @@ ARCHITECTURES: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "wrn40_2": (WideResNet, {"depth": 40, "width": 2}),
     **{f"resnet{depth}": (CifarResNet, {"depth": depth}) for depth in (20, 32, 44, 56)},
 }
-"""Name -> network class and the arguments the name stands for."""
+"""Name -> network class and its arguments."""
 
 CIFAR100_CONSTANTS = {"mean": (0.5070, 0.4865, 0.4409), "std": (0.2673, 0.2564, 0.2762)}
 
 
+@dataclass(frozen=True)
+class Card:
+    """Facts about one set of trained weights.
+
+    Attributes:
+        name: ``architecture.tag``, for ``midway.models.load``.
+        architecture: A key of ``midway.models.ARCHITECTURES``.
+        arguments: Constructor arguments of the network.
+        file: Weights file beside the card.
+        sha256: Checksum of that file.
+        data: The training data.
+        recipe: How it was trained, with the command.
+        seed: Seed of the training run.
+        clean_accuracy: Accuracy on the clean test set in percent.
+        evaluated_on: The images of that measurement.
+        licence: Licence of the weights and notes on that of the data.
+        class_names: The classes in label order.
+
+    Example:
+        >>> from midway.models import cards
+        >>> [card.name for card in cards()]
+        ['wrn16_2.cifar10']
+    """
+
+    name: str
+    architecture: str
+    arguments: dict[str, Any]
+    file: str
+    sha256: str
+    data: str
+    recipe: str
+    seed: int
+    clean_accuracy: float
+    evaluated_on: str
+    licence: str
+    class_names: tuple[str, ...] = field(default=())
+
+    @property
+    def path(self) -> Path:
+        """The weights file."""
+        return ASSETS / self.file
+
+    def write(self, path: Path) -> None:
+        """Write the card as JSON."""
+        write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Card:
+        """Read a card from JSON."""
+        content = json.loads(path.read_text())
+        content["class_names"] = tuple(content["class_names"])
+        return cls(**content)
+
+
+def cards() -> list[Card]:
+    """Return the cards of all weights in the package, by name."""
+    return [Card.read(path) for path in sorted(ASSETS.glob("*.json"))]
+
+
 def create(architecture: str, **arguments: Any) -> nn.Module:
-    """Make an untrained network by the name of its architecture.
+    """Create an untrained network by the name of its architecture.
 
     Args:
         architecture: A key of ``ARCHITECTURES``.
-        **arguments: Constructor arguments, on top of those the name stands for.
+        **arguments: Constructor arguments; they override those of the name.
 
     Example:
         >>> from midway import models
@@ -54,13 +116,13 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
 
     Args:
         name_or_path: A name that ``midway models`` lists, or a checkpoint file (``.safetensors``, ``.pth``, ...).
-        architecture: What network a file holds, for example ``"wrn28_10"``; read off its tensors if left out.
-        **arguments: Constructor arguments for a file, above all ``mean`` and ``std``: normalisation is part of the
-            model. Left out, it is what the file stores, if it does; else WideResNets get none (as RobustBench's were
-            trained) and CIFAR ResNets the constants of CIFAR-10 or, with 100 classes, of CIFAR-100.
+        architecture: The network of a file, for example ``"wrn28_10"``. Default: inferred from its tensors.
+        **arguments: Constructor arguments for a file, such as ``mean`` and ``std``: normalisation is part of the
+            model. Default: the constants in the file, if it has them; else none for WideResNets (as for
+            RobustBench's) and those of CIFAR-10 or, with 100 classes, of CIFAR-100 for CIFAR ResNets.
 
     Raises:
-        ValueError: The name is unknown and there is no such file.
+        ValueError: The name is unknown and is not a file.
         CheckpointError: The file is unsafe, damaged, or does not match its card or the architecture.
 
     Example:
@@ -71,13 +133,13 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
     known = {card.name: card for card in cards()}
     if str(name_or_path) in known:
         if architecture or arguments:
-            raise TypeError(f"{name_or_path} is fixed by its card: give no architecture or arguments with it.")
+            raise TypeError(f"{name_or_path} is fixed by its card: leave out architecture and arguments.")
         return _load_card(known[str(name_or_path)])
     path = Path(name_or_path)
     if not path.exists():
-        made = " midway.models.create makes it with untrained weights." if str(name_or_path) in ARCHITECTURES else ""
+        hint = " midway.models.create creates it with untrained weights." if str(name_or_path) in ARCHITECTURES else ""
         raise ValueError(
-            unknown("model", str(name_or_path), known) + f" There is no such checkpoint file either.{made}"
+            unknown("model", str(name_or_path), known) + f" There is no such checkpoint file either.{hint}"
         )
     state = read_state_dict(path)
     if architecture is None:
@@ -94,9 +156,9 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
 def _load_card(card: Card) -> nn.Module:
     if not card.path.is_file():
         raise FileNotFoundError(f"the weights of {card.name} are missing at {card.path}: install midway again.")
-    if (found := file_digest(card.path)) != card.sha256:
+    if (digest := file_digest(card.path)) != card.sha256:
         raise CheckpointError(
-            f"{card.path} has SHA-256 {found[:12]}..., its card says {card.sha256[:12]}...: install midway again."
+            f"{card.path} has SHA-256 {digest[:12]}..., its card has {card.sha256[:12]}...: install midway again."
         )
     model = create(card.architecture, **card.arguments)
     load_weights(model, read_state_dict(card.path), str(card.path))
@@ -104,7 +166,7 @@ def _load_card(card: Card) -> nn.Module:
 
 
 def _guess(state: dict[str, Any], path: Path) -> tuple[str, dict[str, Any]]:
-    """Read architecture, size and number of classes off the names and shapes of the tensors."""
+    """Infer architecture, size and number of classes from the names and shapes of the tensors."""
     shapes = {key: tuple(value.shape) for key, value in state.items()}
 
     def find(ending: str) -> tuple[int, ...] | None:
@@ -122,6 +184,6 @@ def _guess(state: dict[str, Any], path: Path) -> tuple[str, dict[str, Any]]:
     if head is not None and head[1] == 64 and count("layer1") and f"resnet{6 * count('layer1') + 2}" in ARCHITECTURES:
         return f"resnet{6 * count('layer1') + 2}", {"classes": head[0]}
     raise CheckpointError(
-        f"{path}: the architecture cannot be read off its tensors; "
+        f"{path}: the architecture cannot be inferred from its tensors; "
         f"give architecture=, one of {', '.join(ARCHITECTURES)}."
     )

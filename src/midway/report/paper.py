@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from midway.bench import paper
 from midway.bench.complexity import Line
 from midway.cost import Cost
-from midway.data.corruptions import CORRUPTIONS
+from midway.data import corruption_names
 from midway.report.table import CLEAN, OURS, PAPER, Column, Published, Table, Value, beside_paper, pivot
 from midway.report.tidy import Frame
 from midway.streams import Scenario
@@ -69,7 +69,9 @@ def paper_table(
     """
     scenarios = frame.unique("scenario")
     pure = {scenario for scenario in scenarios if scenario.kind == "pure" and scenario.shifts != (CLEAN,)}
-    complete = pure == {Scenario("pure", (name,)) for name in CORRUPTIONS}  # the paper's averages are over all fifteen
+    complete = pure == {
+        Scenario("pure", (name,)) for name in corruption_names("benchmark")
+    }  # the paper's averages are over all fifteen
     known = published_in(data)
 
     def published(label: str, scenario: Scenario | None, group: str, metric: str) -> float | None:
@@ -95,7 +97,7 @@ def complexity_table(title: str, lines: Sequence[Line], *, notes: Iterable[str] 
     of_line: dict[Column, Callable[[Line], float | None]] = {
         _column("weights", "million parameters", OURS): _of_cost(lambda cost: cost.parameters / 1e6),
         _column("weights", "million parameters", PAPER): _of_paper(lambda row: row.million_parameters),
-        _column("weights", "thousand trainable", OURS): _of_cost(lambda cost: cost.moving_parameters / 1e3),
+        _column("weights", "thousand trainable", OURS): _of_cost(lambda cost: cost.trainable_parameters / 1e3),
         _column("as published", "GFLOPs an image", OURS): lambda line: line.gflops_as_published,
         _column("as published", "GFLOPs an image", PAPER): _of_paper(lambda row: row.gflops),
         _column("true cost", "GFLOPs an image", OURS): _of_cost(lambda cost: cost.gflops_per_image),

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from midway.methods import find, names
 from midway.report.tidy import Frame
-from midway.streams import Scenario
-from midway.streams.scenario import SEVERITY
+from midway.streams import SEVERITY, Scenario
 
 SPARE = (("#000000", "8"), ("#5f6b2d", "H"), ("#00797a", "8"), ("#a6261d", "H"), ("#7f5fa8", "8"))
 """Colours and markers of methods whose ``about`` declares none. Like the declared ones, they follow Okabe and Ito, and

@@ -1,24 +1,29 @@
-"""Scenarios: which images arrive when, and from which distribution."""
+"""Scenarios (recipes) and the streams of batches that they build."""
 
-from midway.streams.batch import Batch, Stream, to_tensor
-from midway.streams.build import build
 from midway.streams.over_time import continual, dirichlet, gradual, recurring
-from midway.streams.scenario import Scenario, expand, ratio_sweep
-from midway.streams.scenarios import mixture, outlier, pure
+from midway.streams.parsing import Scenario, Shifted, build, expand
+from midway.streams.registry import SEVERITY, scenario
+from midway.streams.scenarios import labels_of, mixture, outlier, pure, source_of
+from midway.streams.stream import Batch, Data, Stream, to_tensor
 
 __all__ = [
+    "SEVERITY",
     "Batch",
+    "Data",
     "Scenario",
+    "Shifted",
     "Stream",
     "build",
     "continual",
     "dirichlet",
     "expand",
     "gradual",
+    "labels_of",
     "mixture",
     "outlier",
     "pure",
-    "ratio_sweep",
     "recurring",
+    "scenario",
+    "source_of",
     "to_tensor",
 ]

@@ -1,4 +1,4 @@
-"""Streams that change as they go: corruptions in turn, severities that rise and fall, labels that come in runs."""
+"""Scenarios that change over time: shifts in turn, severities that rise and fall, labels in runs."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from midway.data.corrupted import check_severity
 from midway.data.image_set import ImageArray
-from midway.streams.batch import Stream
-from midway.streams.scenario import SEVERITY, scenario_name
-from midway.streams.scenarios import Data, Shift, labels_of, source_of
+from midway.streams.parsing import scenario_text
+from midway.streams.registry import REGISTRY, SEVERITY, scenario
+from midway.streams.scenarios import Shift, labels_of, source_of
+from midway.streams.stream import Data, Stream
 
 
+@scenario("continual:fog+snow")
 def continual(
-    data: Data,
-    shifts: Sequence[Shift],
-    *,
-    severity: int = SEVERITY,
-    batch_size: int = 200,
-    seed: int = 0,
+    data: Data, shifts: Sequence[Shift], *, severity: int = SEVERITY, batch_size: int = 200, seed: int = 0
 ) -> Stream:
-    """One shift after another, all images of each; whoever adapts is not told when the shift changes.
+    """One shift after another, all images of each; the method is not informed when the shift changes.
 
-    The batch at a change holds images of both shifts where the images do not fill whole batches.
+    The batch at a change contains images of both shifts if the images do not fill all batches.
 
     Args:
         data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shifts: Corruptions by name, ``"clean"``, or aligned sets of shifted images, in the order they come.
+        shifts: Names of corruptions, ``"clean"``, or aligned sets of shifted images, in order.
         severity: 1 to 5.
-        batch_size: Images a batch.
-        seed: Seed of the corruptions' randomness.
+        batch_size: Images per batch.
+        seed: Seed of the corruptions.
 
     Example:
         >>> import midway
@@ -41,6 +39,7 @@ def continual(
     return _in_turn("continual", data, shifts, None, severity, batch_size, seed)
 
 
+@scenario("recurring:fog+snow@2", amount="count")
 def recurring(
     data: Data,
     shifts: Sequence[Shift],
@@ -50,15 +49,15 @@ def recurring(
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
-    """A continual stream that starts again after its last shift, with the same images.
+    """A continual stream that is repeated with the same images.
 
     Args:
         data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shifts: Corruptions by name, ``"clean"``, or aligned sets of shifted images, in the order they come.
-        rounds: How often every shift comes.
+        shifts: Names of corruptions, ``"clean"``, or aligned sets of shifted images, in order.
+        rounds: How often every shift occurs.
         severity: 1 to 5.
-        batch_size: Images a batch.
-        seed: Seed of the corruptions' randomness.
+        batch_size: Images per batch.
+        seed: Seed of the corruptions.
 
     Example:
         >>> import midway
@@ -67,8 +66,7 @@ def recurring(
         >>> [stream.groups[batch.group[0]] for batch in stream]
         ['fog', 'snow', 'fog', 'snow', 'fog', 'snow']
     """
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}.")
+    REGISTRY["recurring"].check_amount(rounds)
     return _in_turn("recurring", data, shifts, rounds, severity, batch_size, seed)
 
 
@@ -79,7 +77,7 @@ def _in_turn(
         raise ValueError(f"{kind} needs at least one shift.")
     sources = dict(source_of(data, shift, severity, seed) for shift in shifts)
     if len(sources) < len(shifts):
-        raise ValueError(f"{kind} names a shift twice: name each once, and use recurring to have them come again.")
+        raise ValueError(f"{kind} names a shift twice: name each once, and use recurring to repeat them.")
     labels = labels_of(data)
     return Stream(
         sources,
@@ -87,10 +85,11 @@ def _in_turn(
         order=np.tile(np.arange(len(labels)), len(sources) * (rounds or 1)),
         group=np.tile(np.repeat(np.arange(len(sources)), len(labels)), rounds or 1),
         batch_size=batch_size,
-        name=scenario_name(kind, list(sources), rounds, severity),
+        name=scenario_text(kind, list(sources), rounds, severity),
     )
 
 
+@scenario("gradual:fog+snow", all_severities=True)
 def gradual(
     data: Data,
     corruptions: str | Sequence[str | Sequence[Shift]],
@@ -99,18 +98,18 @@ def gradual(
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
-    """A corruption that grows from severity 1 to the highest and fades again, over one pass through the images.
+    """A corruption whose severity rises from 1 to the highest and falls again, over one pass through the images.
 
-    The images are cut into as many equal parts as there are steps up and down (nine for severity 5), give or take an
-    image. The groups are the severities: ``fog#1``, ``fog#2``, ... Several corruptions come in turn, each over all
-    images.
+    The images are divided into as many equal parts as there are steps up and down (nine for severity 5); their sizes
+    differ by at most one. The groups are the severities: ``fog#1``, ``fog#2``, ... Several corruptions follow each
+    other, each over all images.
 
     Args:
         data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        corruptions: A name or several; in place of a name, the stored sets of its severities from 1 on.
-        severity: The highest one, 1 to 5.
-        batch_size: Images a batch.
-        seed: Seed of the corruptions' randomness.
+        corruptions: One or more names; or, instead of a name, its stored sets from severity 1 on.
+        severity: The highest severity, 1 to 5.
+        batch_size: Images per batch.
+        seed: Seed of the corruptions.
 
     Example:
         >>> import midway
@@ -123,9 +122,10 @@ def gradual(
         raise ValueError("gradual needs at least one corruption.")
     corruptions = [corruptions] if isinstance(corruptions, str) else corruptions
     labels = labels_of(data)
-    levels = severities_up_and_down(severity)
+    check_severity(severity)
+    levels = [*range(1, severity + 1), *range(severity - 1, 0, -1)]  # up and down
     if len(labels) < len(levels):
-        raise ValueError(f"{len(labels)} images do not show {len(levels)} steps of severity: use more images.")
+        raise ValueError(f"{len(labels)} images are fewer than {len(levels)} steps of severity: use more images.")
     steps = np.array(levels)[np.arange(len(labels)) * len(levels) // len(labels)]
     sources: dict[str, ImageArray] = {}
     names: list[str] = []
@@ -144,23 +144,11 @@ def gradual(
         order=np.tile(np.arange(len(labels)), len(names)),
         group=np.concatenate([number * severity + steps - 1 for number in range(len(names))]),
         batch_size=batch_size,
-        name=scenario_name("gradual", names, None, severity),
+        name=scenario_text("gradual", names, None, severity),
     )
 
 
-def severities_up_and_down(highest: int) -> list[int]:
-    """List the severities of a gradual stream.
-
-    Example:
-        >>> from midway.streams.over_time import severities_up_and_down
-        >>> severities_up_and_down(3)
-        [1, 2, 3, 2, 1]
-    """
-    if highest not in range(1, 6):
-        raise ValueError(f"severity must be a whole number from 1 to 5, got {highest}.")
-    return [*range(1, highest + 1), *range(highest - 1, 0, -1)]
-
-
+@scenario("dirichlet:fog@0.1", amount="positive")
 def dirichlet(
     data: Data,
     shift: Shift,
@@ -172,17 +160,17 @@ def dirichlet(
 ) -> Stream:
     """One shift whose labels come in runs: neighbours in the stream tend to be of the same class.
 
-    Every image comes once. The stream has as many stretches as there are classes; each class is dealt out over them
-    in shares drawn from a Dirichlet distribution, and a stretch is shuffled. Near 0 every class sits in one stretch,
-    alone or with a few others; towards infinity all stretches are alike.
+    Every image occurs once. The stream has as many sections as there are classes; each class is distributed over them
+    in shares drawn from a Dirichlet distribution, and each section is shuffled. For concentrations near 0 every class
+    is in one section, alone or with a few others; for large concentrations all sections are alike.
 
     Args:
         data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift: A corruption by name, ``"clean"``, or an aligned set of shifted images.
-        concentration: Of the Dirichlet distribution, above 0.
+        shift: The name of a corruption, ``"clean"``, or an aligned set of shifted images.
+        concentration: Parameter of the symmetric Dirichlet distribution, above 0.
         severity: 1 to 5.
-        batch_size: Images a batch.
-        seed: Seed of the order and of the corruption's randomness.
+        batch_size: Images per batch.
+        seed: Seed of the order and of the corruption.
 
     Example:
         >>> import midway
@@ -192,46 +180,45 @@ def dirichlet(
         >>> batch.labels.bincount().max().item() > 20  # of 40 images; about 4 in data-set order
         True
     """
-    if not concentration > 0:
-        raise ValueError(f"concentration must be above 0, got {concentration}.")
+    REGISTRY["dirichlet"].check_amount(concentration)
     labels = labels_of(data)
     name, images = source_of(data, shift, severity, seed)
-    order = deal_out_classes(labels, concentration=concentration, seed=seed)
+    order = distribute_classes(labels, concentration=concentration, seed=seed)
     return Stream(
         {name: images},
         labels,
         order=order,
         group=np.zeros_like(order),
         batch_size=batch_size,
-        name=scenario_name("dirichlet", [name], concentration, severity),
+        name=scenario_text("dirichlet", [name], concentration, severity),
     )
 
 
-def deal_out_classes(labels: NDArray[np.int64], *, concentration: float, seed: int) -> NDArray[np.int64]:
-    """Order images so that their labels come in runs.
+def distribute_classes(labels: NDArray[np.int64], *, concentration: float, seed: int) -> NDArray[np.int64]:
+    """Return an order of the images in which labels come in runs.
 
     Example:
         >>> import numpy as np
-        >>> from midway.streams.over_time import deal_out_classes
+        >>> from midway.streams.over_time import distribute_classes
         >>> labels = np.tile(np.arange(3), 4)
-        >>> order = deal_out_classes(labels, concentration=1e-3, seed=0)
+        >>> order = distribute_classes(labels, concentration=1e-3, seed=0)
         >>> labels[order].tolist()
         [2, 1, 2, 1, 2, 2, 1, 1, 0, 0, 0, 0]
     """
     rng = np.random.default_rng((seed, len(labels)))
     classes = np.unique(labels)
-    stretches: list[list[NDArray[np.int64]]] = [[] for _ in classes]
+    sections: list[list[NDArray[np.int64]]] = [[] for _ in classes]
     for label in classes:
         members = np.flatnonzero(labels == label)
         shares = _shares(rng, len(classes), concentration)
         cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
-        for stretch, part in zip(stretches, np.split(members, cuts), strict=True):
-            stretch.append(part)
-    return np.concatenate([rng.permutation(np.concatenate(stretch)) for stretch in stretches])
+        for section, part in zip(sections, np.split(members, cuts), strict=True):
+            section.append(part)
+    return np.concatenate([rng.permutation(np.concatenate(section)) for section in sections])
 
 
 def _shares(rng: np.random.Generator, count: int, concentration: float) -> NDArray[np.float64]:
-    """Draw shares from a symmetric Dirichlet distribution, by logarithms: plain draws all vanish near 0.
+    """Draw shares from a symmetric Dirichlet distribution, in logarithms, because plain draws underflow near 0.
 
     log Gamma(a) = log Gamma(a + 1) + log(U) / a.
     """

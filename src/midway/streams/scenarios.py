@@ -9,30 +9,24 @@ from numpy.typing import NDArray
 
 from midway.data.corrupted import CorruptedImages
 from midway.data.image_set import ImageArray, ImageSet
-from midway.streams.batch import Stream
-from midway.streams.scenario import SEVERITY, scenario_name
+from midway.streams.parsing import scenario_text
+from midway.streams.registry import REGISTRY, SEVERITY, scenario
+from midway.streams.stream import Data, Stream
 
-Data = ImageSet | tuple[ImageArray, NDArray[np.int64]]
 Shift = str | ImageSet
-"""A corruption by name, ``"clean"``, or a set that is shifted already (a folder of CIFAR-10-C, a domain of PACS)."""
+"""The name of a corruption, ``"clean"``, or a set of shifted images (a folder of CIFAR-10-C, a domain of PACS)."""
 
 
-def pure(
-    data: Data,
-    shift: Shift,
-    *,
-    severity: int = SEVERITY,
-    batch_size: int = 200,
-    seed: int = 0,
-) -> Stream:
+@scenario("pure:fog")
+def pure(data: Data, shift: Shift, *, severity: int = SEVERITY, batch_size: int = 200, seed: int = 0) -> Stream:
     """Every image from one distribution, in the order of the data set.
 
     Args:
         data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift: A corruption by name, ``"clean"``, or an aligned set of shifted images.
+        shift: The name of a corruption, ``"clean"``, or an aligned set of shifted images.
         severity: 1 to 5.
-        batch_size: Images a batch.
-        seed: Seed of the corruption's randomness.
+        batch_size: Images per batch.
+        seed: Seed of the corruption.
 
     Example:
         >>> import midway
@@ -49,10 +43,11 @@ def pure(
         order=order,
         group=np.zeros_like(order),
         batch_size=batch_size,
-        name=scenario_name("pure", [name], None, severity),
+        name=scenario_text("pure", [name], None, severity),
     )
 
 
+@scenario("outlier:glass_blur/gaussian_noise@0.005", amount="share")
 def outlier(
     data: Data,
     shift_a: Shift,
@@ -63,19 +58,19 @@ def outlier(
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
-    """A few images of distribution A among many of B, the same number in every batch at seeded places.
+    """A few images of distribution A among many of B, the same number in every batch at random positions.
 
-    With the paper's ratio of 0.005 and batches of 200 that is exactly one outlier a batch. Where ratio x batch size
-    is not whole, the running total stays as near to the ratio as whole images can.
+    With the paper's ratio of 0.005 and batches of 200 that is exactly one outlier per batch. If ratio x batch size is
+    not an integer, the running total stays as close to the ratio as possible.
 
     Args:
         data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift_a: The outliers: a corruption by name, ``"clean"``, or an aligned set of shifted images.
-        shift_b: The rest, likewise.
+        shift_a: The outliers: the name of a corruption, ``"clean"``, or an aligned set of shifted images.
+        shift_b: The other images, likewise.
         ratio: Share of A.
         severity: 1 to 5.
-        batch_size: Images a batch.
-        seed: Seed of the places of A and of the corruptions' randomness.
+        batch_size: Images per batch.
+        seed: Seed of the positions of A and of the corruptions.
 
     Example:
         >>> import midway
@@ -87,6 +82,7 @@ def outlier(
     return _two_groups("outlier", data, shift_a, shift_b, ratio, severity, batch_size, seed)
 
 
+@scenario("mixture:glass_blur/gaussian_noise@0.5", amount="share")
 def mixture(
     data: Data,
     shift_a: Shift,
@@ -97,16 +93,16 @@ def mixture(
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
-    """Two distributions in every batch, half and half unless told otherwise, at seeded places.
+    """Two distributions in every batch, in equal shares by default, at random positions.
 
     Args:
         data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift_a: A corruption by name, ``"clean"``, or an aligned set of shifted images.
+        shift_a: The name of a corruption, ``"clean"``, or an aligned set of shifted images.
         shift_b: The other one, likewise.
         ratio: Share of A.
         severity: 1 to 5.
-        batch_size: Images a batch.
-        seed: Seed of the places of A and of the corruptions' randomness.
+        batch_size: Images per batch.
+        seed: Seed of the positions of A and of the corruptions.
 
     Example:
         >>> import midway
@@ -119,17 +115,9 @@ def mixture(
 
 
 def _two_groups(
-    scenario: str,
-    data: Data,
-    shift_a: Shift,
-    shift_b: Shift,
-    ratio: float,
-    severity: int,
-    batch_size: int,
-    seed: int,
+    kind: str, data: Data, shift_a: Shift, shift_b: Shift, ratio: float, severity: int, batch_size: int, seed: int
 ) -> Stream:
-    if not 0 < ratio < 1:
-        raise ValueError(f"ratio must be between 0 and 1, got {ratio}: for one distribution alone use a pure stream.")
+    REGISTRY[kind].check_amount(ratio)
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
     labels = labels_of(data)
@@ -138,28 +126,28 @@ def _two_groups(
         raise ValueError(f"both distributions are {name_a}: choose two different ones, or a pure stream.")
     for name, missing in ((name_a, 0), (name_b, len(labels))):
         if nearest_whole(ratio * len(labels)) == missing:
-            raise ValueError(f"{len(labels)} images at ratio {ratio} hold no image of {name}: use more images.")
+            raise ValueError(f"{len(labels)} images at ratio {ratio} contain no image of {name}: use more images.")
     if seed < 0:
         raise ValueError(f"seed must be 0 or more, got {seed}.")
     return Stream(
         {name_a: images_a, name_b: images_b},
         labels,
         order=np.arange(len(labels)),
-        group=place_minority(len(labels), ratio=ratio, batch_size=batch_size, seed=seed),
+        group=assign_groups(len(labels), ratio=ratio, batch_size=batch_size, seed=seed),
         batch_size=batch_size,
-        name=scenario_name(scenario, [name_a, name_b], ratio, severity),
+        name=scenario_text(kind, [name_a, name_b], ratio, severity),
     )
 
 
-def place_minority(count: int, *, ratio: float, batch_size: int, seed: int) -> NDArray[np.int64]:
-    """Choose which positions belong to A (0) and which to B (1).
+def assign_groups(count: int, *, ratio: float, batch_size: int, seed: int) -> NDArray[np.int64]:
+    """Return which positions belong to A (0) and which to B (1).
 
-    Up to the end of every batch the number of A is ratio x images so far, rounded to the nearest whole; within a batch
-    the places are random, seeded by the batch's number.
+    Up to the end of every batch the number of A is ratio x images so far, rounded to the nearest integer; the positions
+    in a batch are random, seeded by the index of the batch.
 
     Example:
-        >>> from midway.streams.scenarios import place_minority
-        >>> (place_minority(400, ratio=0.01, batch_size=200, seed=0) == 0).sum()
+        >>> from midway.streams.scenarios import assign_groups
+        >>> (assign_groups(400, ratio=0.01, batch_size=200, seed=0) == 0).sum()
         np.int64(4)
     """
     group = np.ones(count, dtype=np.int64)
@@ -174,7 +162,7 @@ def place_minority(count: int, *, ratio: float, batch_size: int, seed: int) -> N
 
 
 def nearest_whole(value: float) -> int:
-    """Round half up, forgiving the last bits of a product such as 0.145 * 100."""
+    """Round half up, with a tolerance for the last bits of a product such as 0.145 * 100."""
     return math.floor(value + 0.5 + 1e-9)
 
 
@@ -184,18 +172,18 @@ def labels_of(data: Data) -> NDArray[np.int64]:
 
 
 def source_of(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:
-    """Return the name of a shift and where its images come from.
+    """Return the name of a shift and its images.
 
     Raises:
         TypeError: A shift is neither a name nor a set of images.
     """
     if not isinstance(shift, str | ImageSet):
-        raise TypeError(f"a shift is a corruption by name or an ImageSet, got {type(shift).__name__}.")
+        raise TypeError(f"a shift is the name of a corruption or an ImageSet, got {type(shift).__name__}.")
     if isinstance(shift, ImageSet):
         if not np.array_equal(shift.labels, labels_of(data)):
             raise ValueError(
-                f"{shift.name} does not show the same images in the same order, its labels differ: "
-                "domains of different images go into pure streams of their own."
+                f"{shift.name} does not have the same images in the same order, its labels differ: "
+                "use pure scenarios for domains with different images."
             )
         return shift.name, shift.images
     images = data.images if isinstance(data, ImageSet) else data[0]

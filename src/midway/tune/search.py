@@ -13,7 +13,7 @@ from midway.adaptation.space import SearchSpace
 from midway.bench import Cell, Grid
 from midway.bench.entries import Entry
 from midway.bench.resources import ResourceCache
-from midway.data import CORRUPTIONS, TUNING_CORRUPTIONS
+from midway.data import corruption_names
 from midway.methods import find, hyperparameters, names
 from midway.streams import Scenario
 from midway.suggest import unknown
@@ -22,7 +22,7 @@ PAIRS = (("gaussian_blur", "speckle_noise"), ("saturate", "spatter"))
 """Pairs of tuning corruptions, rare and common, as the paper pairs the fifteen others."""
 
 SCENARIOS = (
-    *(str(Scenario("pure", (corruption,))) for corruption in TUNING_CORRUPTIONS),
+    *(str(Scenario("pure", (corruption,))) for corruption in corruption_names("tuning")),
     *(str(Scenario("outlier", pair, 0.005)) for pair in PAIRS),
     *(str(Scenario("mixture", pair, 0.5)) for pair in PAIRS),
 )
@@ -78,10 +78,10 @@ class Search:
             if name not in known:
                 raise ValueError(f"search_space: {unknown(f'hyper-parameter of {self.method}', name, known)}")
         for text in self.scenarios:
-            if reported := set(Scenario.parse(text).shifts) & set(CORRUPTIONS):
+            if reported := set(Scenario.parse(text).shifts) & set(corruption_names("benchmark")):
                 raise ValueError(
                     f"{text}: results are reported on {', '.join(sorted(reported))}, a search must not see it: "
-                    f"use {', '.join(TUNING_CORRUPTIONS)}."
+                    f"use {', '.join(corruption_names('tuning'))}."
                 )
 
     @property

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from midway.data.corruptions import STRENGTHS, corrupt
+from midway.data import corrupt, corruption_names
+from midway.data.corruptions import REGISTRY
 from midway.data.corruptions.blur import smooth
-from midway.data.corruptions.overlays import OVERLAYS, overlay
 from midway.data.corruptions.pixels import to_bytes, to_unit
-from midway.data.corruptions.plasma import plasma
-from midway.data.corruptions.randomness import Draws, stream_key
+from midway.data.corruptions.randomness import Draws, random_key
+from midway.data.corruptions.registry import closest_size
+from midway.data.corruptions.resampling import sample, streak
 from midway.data.corruptions.spatter import edge_distance, edges, equalise
-from midway.data.corruptions.streaks import streak
-from midway.data.corruptions.strengths import closest_set
-from midway.data.corruptions.warping import sample
+from midway.data.corruptions.weather import FROST_PHOTOGRAPHS, frost_photograph, plasma
 
 Images = NDArray[np.uint8]
 
@@ -30,7 +29,7 @@ def noise_images(count: int, height: int = 16, width: int = 16, channels: int = 
 
 
 def draws_of(name: str, severity: int, count: int, seed: int = 0) -> Draws:
-    return Draws(stream_key(name, severity, seed), np.arange(count, dtype=np.uint64))
+    return Draws(random_key(name, severity, seed), np.arange(count, dtype=np.uint64))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def draws_of(name: str, severity: int, count: int, seed: int = 0) -> Draws:
 def test_glass_blur_is_the_pixel_loop_bit_for_bit(severity: int, strengths: int, size: tuple[int, int]) -> None:
     images = noise_images(3, *size)
     height, width = size
-    sigma, reach, passes = STRENGTHS["glass_blur"][strengths][severity - 1]
+    sigma, reach, passes = REGISTRY["glass_blur"].strengths[strengths][severity - 1]
     reach, passes = int(reach), int(passes)
     rows, columns = height - 2 * reach, width - 2 * reach
     moves = draws_of("glass_blur", severity, 3).integers(-reach, reach, (passes, rows, columns, 2))
@@ -165,8 +164,10 @@ def test_frost_is_a_weighted_piece_of_a_photograph() -> None:
     ours = corrupt(images, "frost", severity=4)
     for image, result in zip(images, ours, strict=True):
         found = False
-        for number in range(len(OVERLAYS)):
-            pieces = np.lib.stride_tricks.sliding_window_view(overlay(number, 0.2, 32, 32), (32, 32), axis=(0, 1))
+        for number in range(len(FROST_PHOTOGRAPHS)):
+            pieces = np.lib.stride_tricks.sliding_window_view(
+                frost_photograph(number, 0.2, 32, 32), (32, 32), axis=(0, 1)
+            )
             corner = np.clip(0.85 * image[0, 0] + 0.4 * pieces[..., 0, 0].astype(float), 0, 255) + 1e-3
             for y, x in zip(*np.nonzero((corner.astype(np.uint8) == result[0, 0]).all(axis=-1)), strict=True):
                 whole = np.clip(0.85 * image + 0.4 * pieces[y, x].transpose(1, 2, 0), 0, 255) + 1e-3
@@ -175,16 +176,16 @@ def test_frost_is_a_weighted_piece_of_a_photograph() -> None:
 
 
 def test_overlays_have_the_published_sizes_and_grow_for_large_images() -> None:
-    assert [overlay(i, 0.2, 32, 32).shape for i in range(5)] == [
+    assert [frost_photograph(i, 0.2, 32, 32).shape for i in range(5)] == [
         (120, 180, 3), (63, 112, 3), (63, 112, 3), (70, 105, 3), (99, 132, 3),
     ]  # fmt: skip
-    assert overlay(0, 0.3, 64, 64).shape == (180, 270, 3)
-    assert overlay(3, 1, 224, 224).shape == (350, 527, 3)
-    large = overlay(3, 1, 700, 700)
+    assert frost_photograph(0, 0.3, 64, 64).shape == (180, 270, 3)
+    assert frost_photograph(3, 1, 224, 224).shape == (350, 527, 3)
+    large = frost_photograph(3, 1, 700, 700)
     assert large.shape[0] >= 700
     assert large.shape[1] >= 700
     # The stored 0.2 pictures are every fifth pixel of the full ones, which JPEG blurs a little.
-    difference = np.abs(overlay(4, 0.2, 1, 1).astype(int) - overlay(4, 1, 1, 1)[2::5, 2::5])
+    difference = np.abs(frost_photograph(4, 0.2, 1, 1).astype(int) - frost_photograph(4, 1, 1, 1)[2::5, 2::5])
     assert difference.mean() < 2
 
 
@@ -246,26 +247,26 @@ def test_water_is_turquoise_and_mud_is_brown() -> None:
 
 
 def test_strengths_spot_checks() -> None:
-    assert STRENGTHS["gaussian_noise"][224][3] == (0.26,)
-    assert STRENGTHS["shot_noise"][64] == ((250,), (100,), (50,), (30,), (15,))
-    assert STRENGTHS["glass_blur"][224][2] == (1, 2, 3)
-    assert STRENGTHS["motion_blur"][32][4] == (9, 2.5)
-    assert STRENGTHS["snow"][64][4] == (0.3, 0.3, 1.25, 0.65, 14, 12, 0.6)
-    assert STRENGTHS["snow"][224][2] == (0.55, 0.3, 4, 0.9, 12, 8, 0.7)
-    assert STRENGTHS["frost"][32][4] == (0.75, 0.45, 0.2)
-    assert STRENGTHS["fog"][224][4] == (3, 1.4)
-    assert STRENGTHS["elastic_transform"][32][4][:3] == (0.1, 0.03, 0.03)
-    assert STRENGTHS["jpeg_compression"][224][4] == (7,)
-    assert STRENGTHS["saturate"][224][4] == (20, 0.2)
-    assert STRENGTHS["spatter"][32][4] == (0.65, 0.1, 0.5, 0.68, 0.6, 1)
-    for sets in STRENGTHS.values():
-        assert set(sets) == {32, 64, 224}
-        assert all(len(severities) == 5 for severities in sets.values())
+    assert REGISTRY["gaussian_noise"].strengths[224][3] == (0.26,)
+    assert REGISTRY["shot_noise"].strengths[64] == ((250,), (100,), (50,), (30,), (15,))
+    assert REGISTRY["glass_blur"].strengths[224][2] == (1, 2, 3)
+    assert REGISTRY["motion_blur"].strengths[32][4] == (9, 2.5)
+    assert REGISTRY["snow"].strengths[64][4] == (0.3, 0.3, 1.25, 0.65, 14, 12, 0.6)
+    assert REGISTRY["snow"].strengths[224][2] == (0.55, 0.3, 4, 0.9, 12, 8, 0.7)
+    assert REGISTRY["frost"].strengths[32][4] == (0.75, 0.45, 0.2)
+    assert REGISTRY["fog"].strengths[224][4] == (3, 1.4)
+    assert REGISTRY["elastic_transform"].strengths[32][4][:3] == (0.1, 0.03, 0.03)
+    assert REGISTRY["jpeg_compression"].strengths[224][4] == (7,)
+    assert REGISTRY["saturate"].strengths[224][4] == (20, 0.2)
+    assert REGISTRY["spatter"].strengths[32][4] == (0.65, 0.1, 0.5, 0.68, 0.6, 1)
+    for each in map(REGISTRY.get, corruption_names("benchmark") + corruption_names("tuning")):
+        assert each is not None
+        assert set(each.strengths) == {32, 64, 224}
 
 
 def test_the_closest_set_goes_by_the_shorter_side() -> None:
     sizes = [(32, 32), (48, 500), (49, 49), (144, 150), (145, 150), (224, 224)]
-    assert [closest_set(*size) for size in sizes] == [32, 32, 64, 64, 224, 224]
+    assert [closest_size(*size) for size in sizes] == [32, 32, 64, 64, 224, 224]
     images = noise_images(2, 49, 49)
     np.testing.assert_array_equal(corrupt(images, "contrast"), corrupt(images, "contrast", strengths=64))
 
@@ -273,7 +274,7 @@ def test_the_closest_set_goes_by_the_shorter_side() -> None:
 def test_streams_differ_by_name_severity_seed_image_and_draw() -> None:
     which = [("fog", 1, 0, 0), ("snow", 1, 0, 0), ("fog", 2, 0, 0), ("fog", 1, 1, 0), ("fog", 1, 0, 1)]
     streams = [
-        Draws(stream_key(name, severity, seed), np.array([image], dtype=np.uint64)).normal((4,))
+        Draws(random_key(name, severity, seed), np.array([image], dtype=np.uint64)).normal((4,))
         for name, severity, seed, image in which
     ]
     draws = draws_of("fog", 1, 1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
-from midway.data.corruptions import corrupt
+from midway.data import corrupt
 from midway.data.corruptions.blur import disk
 
 Images = NDArray[np.uint8]

@@ -56,13 +56,13 @@ class RayEngine(Engine):
     Args:
         address: Address of a running cluster, ``"auto"`` for the one this machine belongs to; None starts one. An
             existing connection is used.
-        cpus_per_cell: CPUs that a task reserves; None for the threads it uses.
-        gpus_per_cell: GPUs that a task reserves, such as 0.25 for four tasks per GPU; None for 1 on ``cuda``, else 0.
+        cpus_per_task: CPUs that a task reserves; None for the threads it uses.
+        gpus_per_task: GPUs that a task reserves, such as 0.25 for four tasks per GPU; None for 1 on ``cuda``, else 0.
         retries: How often a task is started again if its worker or node dies.
 
     Example:
         >>> from midway.bench.engines.ray import RayEngine
-        >>> RayEngine(gpus_per_cell=0.25).gpus_per_cell
+        >>> RayEngine(gpus_per_task=0.25).gpus_per_task
         0.25
     """
 
@@ -70,18 +70,18 @@ class RayEngine(Engine):
         self,
         *,
         address: str | None = None,
-        cpus_per_cell: float | None = None,
-        gpus_per_cell: float | None = None,
+        cpus_per_task: float | None = None,
+        gpus_per_task: float | None = None,
         retries: int = 3,
     ) -> None:
-        if (cpus_per_cell is not None and cpus_per_cell <= 0) or (gpus_per_cell is not None and gpus_per_cell < 0):
+        if (cpus_per_task is not None and cpus_per_task <= 0) or (gpus_per_task is not None and gpus_per_task < 0):
             raise ValueError(
-                f"cpus_per_cell must be above 0 and gpus_per_cell 0 or more, got {cpus_per_cell} and {gpus_per_cell}."
+                f"cpus_per_task must be above 0 and gpus_per_task 0 or more, got {cpus_per_task} and {gpus_per_task}."
             )
         if retries < 0:
             raise ValueError(f"retries must be 0 or more, got {retries}.")
         self.address = address
-        self.cpus_per_cell, self.gpus_per_cell = cpus_per_cell, gpus_per_cell
+        self.cpus_per_task, self.gpus_per_task = cpus_per_task, gpus_per_task
         self.retries = retries
         self._owns_connection = False
 
@@ -101,8 +101,8 @@ class RayEngine(Engine):
 
     def needs(self, task: Task) -> dict[str, float]:
         """Return the resources that a task reserves, by Ray's names."""
-        cpus = task.threads if self.cpus_per_cell is None else self.cpus_per_cell
-        gpus = float(task.device.startswith("cuda")) if self.gpus_per_cell is None else self.gpus_per_cell
+        cpus = task.threads if self.cpus_per_task is None else self.cpus_per_task
+        gpus = float(task.device.startswith("cuda")) if self.gpus_per_task is None else self.gpus_per_task
         return {"CPU": cpus, "GPU": gpus}
 
     def _connect(self) -> ModuleType:
@@ -290,7 +290,7 @@ def _run_task(task: Task, index: int, references: ObjectStoreRefs, progress: Any
     """Run one task in a worker of the cluster."""
     if version("midway") != driver:
         return Died(f"its node has midway {version('midway')}, the driver {driver}: install the same version", 0.0)
-    last = 0.0
+    last = float("-inf")
 
     def tell(message: Any) -> None:
         nonlocal last

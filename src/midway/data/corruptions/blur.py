@@ -8,11 +8,19 @@ from scipy import ndimage
 
 from midway.data.corruptions.pixels import Bytes, Floats, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
-from midway.data.corruptions.streaks import streak
-from midway.data.corruptions.strengths import Strength
-from midway.data.corruptions.zooming import mean_zoom
+from midway.data.corruptions.registry import Strength, corruption
+from midway.data.corruptions.resampling import mean_zoom, streak
 
 
+@corruption(
+    purpose="benchmark",
+    category="blur",
+    strengths={
+        32: ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+        64: ((0.5, 0.6), (1, 0.1), (1.5, 0.1), (2.5, 0.01), (3, 0.1)),
+        224: ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
+    },
+)
 def defocus_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Average over a disk (a lens out of focus). Strength: radius in pixels, sigma that softens the disk's rim."""
     radius, softness = strength
@@ -23,8 +31,8 @@ def defocus_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 def disk(radius: float, softness: float) -> NDArray[np.float64]:
     """Return a disk of weights that sum to 1, softened by a Gaussian of 3 x 3 taps (5 x 5 beyond radius 8).
 
-    The published grid ends at radius 8, or at the radius beyond it, and mirrors the disk there, so the softened
-    weights of radius 8 and 10 sum to 1.01. The rows and columns of zeros round a smaller disk are left out.
+    The published grid ends at radius 8, or at the radius if it is larger, and mirrors the disk there, so the softened
+    weights of radius 8 and 10 sum to 1.01. Rows and columns of zeros around a smaller disk are removed.
     """
     half = 8 if radius <= 8 else int(radius)
     taps = 1 if radius <= 8 else 2
@@ -39,6 +47,11 @@ def disk(radius: float, softness: float) -> NDArray[np.float64]:
     return soft[margin : len(line) - margin, margin : len(line) - margin]
 
 
+@corruption(
+    purpose="tuning",
+    category="blur",
+    strengths={32: [0.4, 0.6, 0.7, 0.8, 1], 64: [0.5, 0.75, 1, 1.25, 1.5], 224: [1, 2, 3, 4, 6]},
+)
 def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Smooth with a Gaussian. Strength: sigma in pixels."""
     (sigma,) = strength
@@ -50,46 +63,55 @@ def smooth(images: Floats, sigma: float) -> Floats:
     return np.asarray(ndimage.gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest", truncate=4))
 
 
+@corruption(
+    purpose="benchmark",
+    category="blur",
+    strengths={
+        32: ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+        64: ((0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
+        224: ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
+    },
+)
 def glass_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Look through frosted glass: smooth, let every pixel take a near one, smooth again.
+    """Frosted glass: smooth, replace every pixel by a near one, smooth again.
 
-    The published loop visits the pixels from the last to the first and means to exchange each with a random one near
-    it. Its exchange is a copy: the second assignment reads what the first one wrote. A later pixel may copy from a
-    pixel that was itself overwritten, so where each colour comes from is a chain of steps; the chains of a whole batch
-    are followed at once by doubling. The result is the loop's, bit for bit.
+    The published loop visits the pixels from the last to the first and is meant to exchange each with a random near
+    one. Its exchange is a copy, because the second assignment reads the result of the first. A later pixel may copy
+    from a pixel that was itself overwritten, so the source of each colour is a chain of steps; the chains of a batch
+    are followed together by doubling. The result equals that of the loop, bit for bit.
 
-    Strength: sigma in pixels, largest move in pixels, number of passes over the image.
+    Strength: sigma in pixels, largest offset in pixels, number of passes over the image.
     """
     sigma, reach, passes = strength[0], int(strength[1]), int(strength[2])
     count, height, width, channels = images.shape
     smoothed = to_bytes(smooth(to_unit(images), sigma))
     rows, columns = max(height - 2 * reach, 0), max(width - 2 * reach, 0)
-    moves = draws.integers(-reach, reach, (passes, rows, columns, 2))
+    offsets = draws.integers(-reach, reach, (passes, rows, columns, 2))
 
     origin = np.arange(count * height * width)
     for step in range(passes):
-        origin = origin[_sources(moves[:, step], height, width, reach)]
+        origin = origin[_sources(offsets[:, step], height, width, reach)]
     shuffled = smoothed.reshape(-1, channels).take(origin, axis=0).reshape(images.shape)
     return to_bytes(smooth(to_unit(shuffled), sigma))
 
 
-def _sources(moves: NDArray[np.int16], height: int, width: int, reach: int) -> NDArray[np.intp]:
-    """Return which pixel of the batch each one holds after a pass, as flat places (n * H * W,).
+def _sources(offsets: NDArray[np.int16], height: int, width: int, reach: int) -> NDArray[np.intp]:
+    """Return the source of each pixel of the batch after a pass, as flat indices (n * H * W,).
 
     Args:
-        moves: How far right and down each inner pixel looks, (n, rows, columns, 2).
-        height: Of the images.
-        width: Of the images.
-        reach: Largest move; the inner pixels lie more than this from the top left and at least this from the end.
+        offsets: Offset of the source of each inner pixel, right and down, (n, rows, columns, 2).
+        height: Height of the images.
+        width: Width of the images.
+        reach: Largest offset; inner pixels are more than this from the top left and at least this from the end.
     """
-    count, rows, columns = moves.shape[:3]
-    places = np.arange(count * height * width)
-    sources = places.copy()
+    count, rows, columns = offsets.shape[:3]
+    indices = np.arange(count * height * width)
+    sources = indices.copy()
     inner = sources.reshape(count, height, width)[:, reach + 1 :, reach + 1 :][:, :rows, :columns]
-    inner += moves[..., 1] * np.intp(width) + moves[..., 0]
-    if reach == 1:  # every move is to the left or up, where nothing has been overwritten yet
+    inner += offsets[..., 1] * np.intp(width) + offsets[..., 0]
+    if reach == 1:  # every source is to the left or above, and not overwritten yet
         return sources
-    earlier = np.maximum(sources, places)  # the pass goes backwards: a larger place has been overwritten before
+    earlier = np.maximum(sources, indices)  # the pass goes backwards: larger indices are overwritten first
     while True:
         further = earlier.take(earlier)
         if np.array_equal(further, earlier):
@@ -97,6 +119,15 @@ def _sources(moves: NDArray[np.int16], height: int, width: int, reach: int) -> N
         earlier = further
 
 
+@corruption(
+    purpose="benchmark",
+    category="blur",
+    strengths={
+        32: ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
+        64: ((10, 1), (10, 1.5), (10, 2), (10, 2.5), (12, 3)),
+        224: ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
+    },
+)
 def motion_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Streak along an angle between -45 and 45 degrees (a moving camera). Strength: radius, sigma in pixels."""
     radius, sigma = strength
@@ -104,6 +135,15 @@ def motion_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return streak(images, angles, radius=int(radius), sigma=sigma)
 
 
+@corruption(
+    purpose="benchmark",
+    category="blur",
+    strengths={
+        32: ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
+        64: ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
+        224: ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
+    },
+)
 def zoom_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Average the image with zooms into its centre (a camera moving forward). Strength: zoom factors' end, step."""
     end, step = strength

@@ -11,14 +11,22 @@ from scipy import ndimage
 
 from midway.data.corruptions.pixels import Bytes, Floats, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
-from midway.data.corruptions.strengths import Strength
-from midway.data.corruptions.warping import sample
+from midway.data.corruptions.registry import Strength, corruption
+from midway.data.corruptions.resampling import sample
+
+# ImageNet-C scales its elastic transform by 244, not by its image side 224.
+IMAGENET_STRETCH = 244 / 224
 
 
+@corruption(
+    purpose="benchmark",
+    category="digital",
+    strengths={32: [0.75, 0.5, 0.4, 0.3, 0.15], 64: [0.4, 0.3, 0.2, 0.1, 0.05], 224: [0.4, 0.3, 0.2, 0.1, 0.05]},
+)
 def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Pull every value towards the mean of its channel over the image. Strength: the factor that remains."""
+    """Scale the distance of every value to the mean of its channel over the image. Strength: the factor."""
     (factor,) = strength
-    # Whole numbers add up the same in any order, hence in any batch.
+    # The sum of integers does not depend on the order, hence not on the batch.
     totals = images.sum(axis=(1, 2), keepdims=True, dtype=np.int64)
     means = (totals / (255 * images.shape[1] * images.shape[2])).astype(np.float32)
     values = to_unit(images)
@@ -28,14 +36,29 @@ def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(values)
 
 
+@corruption(
+    purpose="benchmark",
+    category="digital",
+    strengths={
+        32: ((0, 0, 0.08, 1), (0.05, 0.2, 0.07, 1), (0.08, 0.06, 0.06, 1), (0.1, 0.04, 0.05, 1), (0.1, 0.03, 0.03, 1)),
+        64: ((0, 0, 0.08, 1), (0.05, 0.3, 0.06, 1), (0.1, 0.08, 0.06, 1), (0.1, 0.03, 0.03, 1), (0.16, 0.03, 0.02, 1)),
+        224: (
+            (2, 0.7, 0.1, IMAGENET_STRETCH),
+            (2, 0.08, 0.2, IMAGENET_STRETCH),
+            (0.05, 0.01, 0.02, IMAGENET_STRETCH),
+            (0.07, 0.01, 0.02, IMAGENET_STRETCH),
+            (0.12, 0.01, 0.02, IMAGENET_STRETCH),
+        ),
+    },
+)
 def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Shear the image a little, then stretch it here and there.
+    """A random affine map, then a smooth random displacement.
 
-    Three points round the centre move at random and carry the image with them (affine, bilinear, edges mirrored);
-    then every pixel moves by a smoothed random field (bilinear, edges mirrored). At the published sizes all lengths
-    are the published ones; for other sizes they grow with the shorter side.
+    Three points around the centre are displaced at random and define the affine map; then every pixel is displaced by
+    a smoothed random field (both bilinear, edges mirrored). At the published sizes all lengths are the published
+    ones; for other sizes they are proportional to the shorter side.
 
-    Strength: size of the field, its smoothing sigma, jitter of the points, all in sides; what a side is times.
+    Strength: size of the field, its smoothing sigma, jitter of the points, all in sides; factor of the side.
     """
     size, sigma, jitter, stretch = strength
     side = min(images.shape[1:3]) * stretch
@@ -52,12 +75,12 @@ def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
 
 def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
-    """Move three points of each image by the jitter (n, 3, 2), right and down, and the image with them."""
+    """Apply the affine map that displaces three points of each image by the jitter (n, 3, 2), right and down."""
     height, width = images.shape[1:3]
     centre = np.array([width // 2, height // 2])
     arm = max(min(height, width) // 3, 1)
     points = centre + arm * np.array([[1, 1], [1, -1], [-1, -1]])
-    # For each place of the result, where it comes from: the map that takes the moved points back.
+    # The inverse map, from the displaced points back: it gives the source of each pixel of the result.
     homogeneous = np.concatenate([points + jitter, np.ones((len(images), 3, 1))], axis=2)
     back = np.linalg.solve(homogeneous, np.broadcast_to(points.astype(np.float64), jitter.shape))
     rows, columns = np.indices((height, width), dtype=np.float64)
@@ -68,8 +91,13 @@ def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
     return sample(images, down.astype(np.float32), right.astype(np.float32), "reflect")
 
 
+@corruption(
+    purpose="benchmark",
+    category="digital",
+    strengths={32: [0.95, 0.9, 0.85, 0.75, 0.65], 64: [0.9, 0.8, 0.7, 0.6, 0.5], 224: [0.6, 0.5, 0.4, 0.3, 0.25]},
+)
 def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Shrink and enlarge, both with a box filter. Strength: the factor by which the sides shrink."""
+    """Shrink and enlarge, both with a box filter. Strength: factor of the sides."""
     (factor,) = strength
     height, width = images.shape[1:3]
     small = max(int(width * factor), 1), max(int(height * factor), 1)
@@ -80,8 +108,13 @@ def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return coarse
 
 
+@corruption(
+    purpose="benchmark",
+    category="digital",
+    strengths={32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]},
+)
 def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Write as JPEG and read again. Strength: JPEG quality."""
+    """Encode as JPEG and decode. Strength: JPEG quality."""
     (quality,) = strength
     decoded = np.empty_like(images)
     for result, image in zip(decoded, images, strict=True):
@@ -92,16 +125,24 @@ def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
 
 def _plain(image: Bytes) -> Bytes:
-    """Return a view that Pillow understands: (H, W, 3), or (H, W) for one channel."""
+    """Return a view for Pillow: (H, W, 3), or (H, W) for one channel."""
     return image[..., 0] if image.shape[-1] == 1 else image
 
 
+@corruption(
+    purpose="tuning",
+    category="digital",
+    strengths={
+        32: ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
+        64: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)),
+        224: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+    },
+)
 def saturate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Change the HSV saturation, hue and value as they are. Strength: what it is multiplied by, what is added.
+    """Change the HSV saturation, not hue and value. Strength: factor, summand.
 
-    Scaling the distances to the largest channel scales the saturation and nothing else. A grey pixel has hue 0 by
-    convention, so an addition turns it reddish, as published. A one-channel image has no saturation and comes back
-    as it is.
+    Scaling the distances to the largest channel scales the saturation alone. A grey pixel has hue 0 by convention, so
+    a summand makes it reddish, as published. A one-channel image has no saturation and is returned unchanged.
     """
     factor, added = strength
     if images.shape[-1] == 1:
@@ -114,5 +155,5 @@ def saturate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     target = np.clip(saturation * np.float32(factor) + np.float32(added), 0, 1)
     scale = target * value / np.where(is_grey, np.float32(1), spread)
     lack = value - colours
-    lack[..., 1:] += is_grey  # grey counts as a trace of red
+    lack[..., 1:] += is_grey  # hue 0 is red
     return to_bytes(value - lack * scale)

@@ -1,4 +1,4 @@
-"""Images as bytes and as numbers from 0 to 1."""
+"""Conversion of images between bytes and numbers from 0 to 1."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def to_unit(images: Bytes) -> Floats:
 def to_bytes(images: Floats) -> Bytes:
     """Clip to 0..1 and truncate to 8 bits, as the published generator does; overwrites its argument.
 
-    A thousandth of a level is added first, so that single-precision rounding never costs a level: a white region
-    stays 255 through a blur whose weights sum to 0.9999999.
+    A thousandth of a level is added first, because of single-precision rounding: a white region stays 255 under a blur
+    whose weights sum to 0.9999999.
     """
     images *= np.float32(255)
     images += ROUNDING_SLACK
@@ -34,6 +34,6 @@ def grey(images: Floats) -> Floats:
     if images.shape[-1] == 1:
         return images
     red, green, blue = GREY_WEIGHTS
-    # Written out: a matrix product may sum in another order for another batch size.
+    # Not a matrix product, which may sum in another order for another batch size.
     luma = images[..., 0] * red + images[..., 1] * green + images[..., 2] * blue
     return np.asarray(luma[..., None], dtype=np.float32)

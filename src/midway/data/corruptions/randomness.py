@@ -1,4 +1,4 @@
-"""Random numbers that belong to an image, not to a batch."""
+"""Random numbers per image, independent of the batch."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from numpy.typing import NDArray
 from midway.data.corruptions.pixels import Floats
 
 
-def stream_key(name: str, severity: int, seed: int) -> tuple[int, int]:
+def random_key(name: str, severity: int, seed: int) -> tuple[int, int]:
     """Return the 128-bit key of all random numbers of one corruption at one severity under one seed."""
     digest = hashlib.blake2b(f"{name}/{severity}/{seed}".encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
 class Draws:
-    """The random numbers of a few images; each image has its own, whoever its neighbours are.
+    """The random numbers of some images; those of an image do not depend on the other images.
 
-    Philox is counter-based: the key says which corruption, severity and seed; the top word of the 256-bit counter says
-    which image and the next one which draw. So the numbers of an image depend on nothing else, and starting a stream
-    costs about a microsecond.
+    Philox is counter-based: the key stands for the corruption, severity and seed, the top word of the 256-bit counter
+    for the image and the next word for the draw. The numbers of an image depend on nothing else, and starting its
+    sequence takes about a microsecond.
 
     Args:
-        key: From `stream_key`.
-        indices: The identity of each image, (n,).
+        key: From ``random_key``.
+        indices: The index of each image, (n,).
 
     Example:
         >>> import numpy as np
-        >>> from midway.data.corruptions.randomness import Draws, stream_key
-        >>> key = stream_key("fog", 5, seed=0)
+        >>> from midway.data.corruptions.randomness import Draws, random_key
+        >>> key = random_key("fog", 5, seed=0)
         >>> both, alone = Draws(key, np.array([3, 8])), Draws(key, np.array([8]))
         >>> bool((both.normal((2, 2))[1] == alone.normal((2, 2))[0]).all())
         True
@@ -68,14 +68,14 @@ class Draws:
         return counts
 
     def integers(self, low: int, high: int, shape: tuple[int, ...] = ()) -> NDArray[np.int16]:
-        """Return whole numbers (n, *shape) from low to high - 1."""
+        """Return integers (n, *shape) from low to high - 1."""
         numbers = np.empty((len(self), *shape), dtype=np.int16)
         for i, generator in enumerate(self._generators()):
             numbers[i] = generator.integers(low, high, shape, dtype=np.int16)
         return numbers
 
     def _generators(self) -> Iterator[np.random.Generator]:
-        """Yield one generator, put at the start of each image's stream in turn."""
+        """Yield one generator, set to the start of the sequence of each image in turn."""
         bits = np.random.Philox(key=self._key)
         generator = np.random.Generator(bits)
         start = bits.state

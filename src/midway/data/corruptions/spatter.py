@@ -8,21 +8,48 @@ from scipy import ndimage
 
 from midway.data.corruptions.pixels import Bytes, Floats, grey, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
-from midway.data.corruptions.strengths import Strength
+from midway.data.corruptions.registry import Strength, corruption
 
 WATER = np.array([175, 238, 238], dtype=np.float32) / np.float32(255)
 MUD = np.array([63, 42, 20], dtype=np.float32) / np.float32(255)
 
-MUD_EDGE = 0.8  # thinner mud is no mud
+MUD_EDGE = 0.8  # thinner mud is removed
 EDGE_WEAK, EDGE_STRONG = 50, 150  # of the gradient, for 8-bit layers
-FURTHEST = 20.0  # pixels from an edge of a drop; beyond, water is flat
-STRAIGHT, DIAGONAL, KNIGHT = 1.0, 1.4, 2.1969  # lengths of the moves in which distance is measured
+FURTHEST = 20.0  # largest distance in pixels from the edge of a drop; water is flat beyond it
+STRAIGHT, DIAGONAL, KNIGHT = 1.0, 1.4, 2.1969  # lengths of the steps of which a distance consists
 SHADE = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])  # light from the bottom right
 SIDEWAYS = np.array([[[0, 0, 0]] * 3, [[1, 1, 1]] * 3, [[0, 0, 0]] * 3])  # neighbours within an image, not across
 
 
+@corruption(
+    purpose="tuning",
+    category="weather",
+    strengths={
+        32: (
+            (0.62, 0.1, 0.7, 0.7, 0.5, 0),
+            (0.65, 0.1, 0.8, 0.7, 0.5, 0),
+            (0.65, 0.3, 1, 0.69, 0.5, 0),
+            (0.65, 0.1, 0.7, 0.69, 0.6, 1),
+            (0.65, 0.1, 0.5, 0.68, 0.6, 1),
+        ),
+        64: (
+            (0.62, 0.1, 0.7, 0.7, 0.6, 0),
+            (0.65, 0.1, 0.8, 0.7, 0.6, 0),
+            (0.65, 0.3, 1, 0.69, 0.6, 0),
+            (0.65, 0.1, 0.7, 0.68, 0.6, 1),
+            (0.65, 0.1, 0.5, 0.67, 0.6, 1),
+        ),
+        224: (
+            (0.65, 0.3, 4, 0.69, 0.6, 0),
+            (0.65, 0.3, 3, 0.68, 0.6, 0),
+            (0.65, 0.3, 2, 0.68, 0.5, 0),
+            (0.65, 0.3, 1, 0.65, 1.5, 1),
+            (0.67, 0.4, 1, 0.65, 1.5, 1),
+        ),
+    },
+)
 def spatter(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
-    """Splash water (lit drops, severities 1 to 3) or mud (opaque, 4 and 5) on the lens.
+    """Water (lit drops, severities 1 to 3) or mud (opaque, 4 and 5) on the lens.
 
     A greyscale image gets the luma of water or mud. Strength: mean and standard deviation of the normal layer, its
     smoothing sigma, the threshold below which the lens is dry, the strength of water or the sigma of mud's edge,
@@ -52,9 +79,9 @@ def _tint(colour: Floats, channels: int) -> Floats:
 
 
 def _drops(liquid: Bytes) -> Floats:
-    """Return how bright the water is, (n, H, W): deep where the layer is, shaded by the distance to the drops' edges.
+    """Return the brightness of the water, (n, H, W): that of the layer, shaded by the distance to the drops' edges.
 
-    Follows the published chain of 8-bit steps: edges, distance to them, mean of 3 x 3, equalised histogram, shading,
+    These are the published 8-bit steps: edges, distance to them, mean of 3 x 3, equalised histogram, shading,
     mean of 3 x 3.
     """
     distance = np.minimum(edge_distance(edges(liquid)), FURTHEST)
@@ -65,15 +92,15 @@ def _drops(liquid: Bytes) -> Floats:
 
 
 def edge_distance(edge: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return how far each pixel of layers (n, H, W) is from an edge of its layer: endless where there is none.
+    """Return the distance of each pixel of layers (n, H, W) to the nearest edge of its layer; infinite if it has none.
 
-    The distance is that of OpenCV's 5 x 5 mask, the shortest way in straight, diagonal and knight's moves, to the
-    pixel that is nearest as the crow flies.
+    The distance is that of OpenCV's 5 x 5 mask, the shortest path of straight, diagonal and knight's steps, to the
+    edge pixel with the smallest Euclidean distance.
     """
     distance = np.full(edge.shape, np.inf)
     with_edges = edge.any(axis=(1, 2))
     if with_edges.any():
-        # Layers lie so far apart along the batch axis that the nearest edge is always one of the same layer.
+        # The layers are far apart along the batch axis: the nearest edge is always in the same layer.
         apart = 4.0 * sum(edge.shape[1:])
         _, rows, columns = ndimage.distance_transform_edt(
             ~edge[with_edges], sampling=(apart, 1, 1), return_distances=False, return_indices=True
@@ -95,10 +122,10 @@ def _mean_3x3(layers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def equalise(layers: Bytes) -> Bytes:
-    """Spread the levels of each layer (n, H, W) so that their histogram is flat; one level alone stays as it is."""
+    """Equalise the histogram of each layer (n, H, W); a layer of one level is unchanged."""
     count, size = len(layers), layers[0].size
-    places = layers.reshape(count, -1) + np.arange(count)[:, None] * 256
-    histogram = np.bincount(places.ravel(), minlength=count * 256).reshape(count, 256)
+    bins = layers.reshape(count, -1) + np.arange(count)[:, None] * 256
+    histogram = np.bincount(bins.ravel(), minlength=count * 256).reshape(count, 256)
     lowest = layers.reshape(count, -1).min(axis=1)
     in_lowest = histogram[np.arange(count), lowest][:, None]
     below = np.cumsum(histogram, axis=1) - in_lowest
@@ -106,11 +133,11 @@ def equalise(layers: Bytes) -> Bytes:
     table = np.clip(np.rint(below * scale), 0, 255).astype(np.uint8)
     flat = in_lowest[:, 0] == size
     table[flat] = np.arange(256)
-    return np.asarray(table.ravel()[places].reshape(layers.shape))
+    return np.asarray(table.ravel()[bins].reshape(layers.shape))
 
 
 def edges(layers: Bytes) -> NDArray[np.bool_]:
-    """Find edges in layers (n, H, W) by Canny's method with Sobel gradients, as OpenCV does."""
+    """Return the edges in layers (n, H, W) by Canny's method with Sobel gradients, as OpenCV does."""
     wide = np.pad(layers.astype(np.int32), ((0, 0), (1, 1), (1, 1)), mode="edge")
     across = wide[:, :, 2:] - wide[:, :, :-2]
     along = wide[:, 2:, :] - wide[:, :-2, :]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from midway.adaptation.samples import sample_images
 from midway.functional import free_energy
 from midway.report.figures.drawing import PAGE, new_figure
 from midway.report.figures.registry import figure
 from midway.report.figures.sources import NetworkAndImages
-from midway.sampling.images import sample_images
 from midway.streams import pure
 
 if TYPE_CHECKING:

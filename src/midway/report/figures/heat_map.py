@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from midway.data.corruptions import ALL_CORRUPTIONS
+from midway.data import corruption_names
 from midway.report.figures.drawing import INK, PAGE, new_figure
 from midway.report.figures.registry import figure
 from midway.report.style import PlotStyle, frame_styles, words
 from midway.report.table import pivot
 from midway.report.tidy import ALL, Frame
-from midway.streams.scenario import SEVERITY
+from midway.streams import SEVERITY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,7 @@ class HeatMap:
 def corruption_map(frame: Frame) -> HeatMap:
     """Collect the pure streams, means over the seeds that all methods share, in the order of the benchmark."""
     table = pivot(frame.where(group=ALL).filter(lambda row: row.scenario.kind == "pure"))
-    names = list(ALL_CORRUPTIONS)
+    names = list(corruption_names())
     columns: list[tuple[int, str, int]] = []  # rank of the corruption, title, index in the table
     for index, column in enumerate(table.columns):
         assert column.scenario is not None

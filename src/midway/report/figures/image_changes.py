@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from midway.data.corruptions import CORRUPTIONS
 from midway.methods import MITA, adapt
 from midway.report.figures.drawing import INK, PAGE, new_figure
 from midway.report.figures.registry import figure
@@ -45,7 +44,7 @@ class ImageChange:
 
 
 def image_changes(
-    given: NetworkAndImages, *, severities: Sequence[int] = (5,), shifts: Sequence[str] = CORRUPTIONS
+    given: NetworkAndImages, *, severities: Sequence[int] = (5,), shifts: Sequence[str] | None = None
 ) -> tuple[ImageChange, ...]:
     """Adapt to each corruption separately, up to the batch with the chosen image, and return the changes of the image.
 
@@ -59,7 +58,7 @@ def image_changes(
     method = adapt(given.model, "mita", seed=given.seed, **given.mita)
     assert isinstance(method, MITA)
     changes = []
-    for shift in shifts:
+    for shift in corruption_names("benchmark") if shifts is None else shifts:
         for severity in severities:
             method.reset()
             for batch in pure(until, shift, severity=severity, batch_size=size, seed=given.seed):

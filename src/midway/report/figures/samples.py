@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from midway.adaptation.samples import sample_images
 from midway.functional import free_energy
 from midway.report.figures.drawing import PAGE, new_figure
 from midway.report.figures.registry import figure
 from midway.report.figures.sources import NetworkAndImages
 from midway.report.figures.tiles import Picture, draw_tile, to_picture
-from midway.sampling.images import sample_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,8 +12,7 @@ from midway.report.figures.registry import figure
 from midway.report.style import PlotStyle, frame_styles, words
 from midway.report.table import Value, pivot
 from midway.report.tidy import ALL, Frame
-from midway.streams import Scenario
-from midway.streams.scenario import SEVERITY
+from midway.streams import SEVERITY, Scenario
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

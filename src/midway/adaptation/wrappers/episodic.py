@@ -1,0 +1,37 @@
+"""Episodic: every batch starts from the source."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from midway.adaptation.base import Method
+from midway.adaptation.wrappers.wrapper import Wrapper, register_wrapper
+
+
+@register_wrapper
+class Episodic(Wrapper):
+    """Resets a method before every batch, so no batch depends on earlier ones.
+
+    A method that predicts before its only update then shows no effect of the update: ``Episodic(Tent(model))`` predicts
+    like BN. Use ``predict="after"``, or several steps.
+
+    Args:
+        method: The method to wrap. It is copied, never changed.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.Episodic(midway.Tent(midway.models.create("resnet20"), predict="after"))
+        >>> images = torch.rand(8, 3, 32, 32)
+        >>> torch.equal(adapted(images), adapted(images))
+        True
+        >>> adapted
+        Episodic(Tent(CifarResNet, optimizer='adam', lr=0.001, betas=(0.9, 0.999), steps=1, predict='after'))
+    """
+
+    def __init__(self, method: Method) -> None:
+        super().__init__(method)
+
+    def step(self, images: Tensor) -> Tensor:
+        """Reset, then adapt and predict; the counters of an inner wrapper continue."""
+        self.method.reset(keep=("records",) if isinstance(self.method, Wrapper) else ())
+        return self.method.step(images)

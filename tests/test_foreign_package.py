@@ -1,0 +1,79 @@
+"""Acceptance: a corruption and a scenario of another package are known wherever the built-in ones are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import midway
+from foreign_package import environment, installed, write_package
+from midway.data import corruption_names
+from midway.data.corruptions import REGISTRY as CORRUPTIONS
+from midway.streams import Scenario, build, expand
+from midway.streams.registry import REGISTRY as SCENARIOS
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_package(tmp_path / "site-packages")
+
+
+def test_both_are_known_in_this_process_and_change_no_set(folder: Path) -> None:
+    all_, tuning = expand("pure:all"), expand("continual:tuning")
+    data = midway.data.load("cifar10-mini").first(24)
+    with installed(folder, CORRUPTIONS, SCENARIOS):
+        assert corruption_names("extra") == ("darkness",)
+        assert expand("pure:all") == all_
+        assert expand("continual:tuning") == tuning
+        dark = midway.corrupt(data.images, "darkness", severity=3)
+        assert np.array_equal(dark, (data.images * 0.5).astype(np.uint8))
+
+        stream = build("alternating:darkness/clean@8#3", data, batch_size=12)
+        assert str(stream.name) == "alternating:darkness/clean@8#3"
+        assert stream.groups == Scenario.parse(stream.name).groups == ("darkness", "clean")
+        assert stream.group.tolist() == [0] * 8 + [1] * 8 + [0] * 8
+        images = np.concatenate([batch.images.permute(0, 2, 3, 1).numpy() for batch in stream])
+        expected = np.where((stream.group == 0)[:, None, None, None], dark, data.images)
+        assert np.array_equal((images * 255).round().astype(np.uint8), expected)
+    assert "darkness" not in CORRUPTIONS
+    assert "alternating" not in SCENARIOS
+
+
+CODE = """
+import midway
+assert "darkness" in midway.data.corruption_names("extra")
+data = midway.data.load("cifar10-mini", corruption="darkness").first(16)
+print(midway.streams.build("alternating:darkness/fog", midway.data.load("cifar10-mini").first(16), batch_size=8))
+"""
+
+
+def test_both_are_known_in_a_new_process_that_imports_midway_alone(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CODE], capture_output=True, text=True, env=environment(folder)
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "Stream('alternating:darkness/fog@8', 16 images in 2 batches)"
+
+
+def test_the_corruption_is_written_by_midway_data_make(folder: Path, tmp_path: Path) -> None:
+    command = ["data", "make", "mini-c", "--from", "cifar10-mini", "--corruption", "darkness", "--severity", "5"]
+    done = subprocess.run(
+        [sys.executable, "-m", "midway", *command, "--jobs", "2", "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        env=environment(folder),
+    )
+    assert done.returncode == 0, done.stderr
+    clean = midway.data.load("cifar10-mini").images
+    assert np.array_equal(np.load(tmp_path / "out" / "darkness.npy"), (clean * 0.1).astype(np.uint8))
+
+
+def test_a_broken_package_is_a_warning(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "site-packages", "broken_midway", "import no_such_module")
+    message = "broken_midway:darkness cannot be imported: No module named"
+    with installed(folder, CORRUPTIONS, name="broken_midway"), pytest.warns(UserWarning, match=message):
+        assert "fog" in CORRUPTIONS
