@@ -1,7 +1,7 @@
 """How fast is MITA here, against a plain implementation and against the passes it cannot do without?
 
 One run on the embedded network with batches of 200. The plain implementation and Midway's first rows have the same
-hyper-parameters, the paper's algorithm to the letter; the last rows are what measurement let us leave out (the chains'
+hyper-parameters, the algorithm as published; the last rows are what measurement let us leave out (the chains'
 last step shares the pass of the update; one larger step of the data model instead of four). Printed are time ratios,
 the passes counted, the time over that of just those passes (the overhead), and peak memory ratios from processes of
 their own.
@@ -39,7 +39,7 @@ PAPER: dict[str, Any] = {
     "data_model_steps": 4,
     "langevin_steps": 1,
     "data_steps": 1,
-    "data_measure": "pixels",
+    "gradient_filter": None,
     "data_model_lr": None,
     "shared_pass": False,
 }

@@ -87,7 +87,7 @@ class PlainMITA:
         shared_pass: bool = False,
         data_steps: int = 1,
         data_step_size: float = 0.02,
-        data_measure: str = "pixels",
+        gradient_filter: str | None = None,
         data_model: str = "persistent",
         lr: float = 1e-3,
         data_model_lr: float | None = None,
@@ -109,7 +109,7 @@ class PlainMITA:
         self.generator = torch.Generator().manual_seed(seed)
         self.langevin_steps, self.langevin_step_size = langevin_steps, langevin_step_size
         self.langevin_noise, self.shared_pass = langevin_noise, shared_pass
-        self.data_steps, self.data_step_size, self.data_measure = data_steps, data_step_size, data_measure
+        self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
         self.like = like  # the layout in which random numbers are laid out, for comparisons
 
     def model_ada(self, which: int, images: Tensor) -> None:
@@ -138,7 +138,7 @@ class PlainMITA:
         for _ in range(self.data_steps):
             x = x.detach().requires_grad_()
             gradient = torch.autograd.grad(energy(self.models[1], x).sum(), x)[0]
-            if self.data_measure == "natural":
+            if self.gradient_filter == "spectral":
                 gradient = weighed(gradient, images)
             x = x - self.data_step_size / 2 * gradient
         return x.detach()

@@ -36,7 +36,7 @@ def studies(folder: Path = STUDIES) -> list[StudyResult]:
 def settings_file(found: Sequence[StudyResult]) -> str:
     """Return the tuned settings as TOML: for each method what was held and the best that was tried."""
     lines = [
-        "# The best settings that a search on tuning corruptions of CIFAR-10 found, see docs/tuning.md;",
+        "# The best hyper-parameters that a search on tuning corruptions of CIFAR-10 found, see docs/tuning.md;",
         "# written by recipes/write_tuning.py.",
         "",
         "[source]  # has none",

@@ -29,7 +29,7 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))  # a block may register a method of its own
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))  # a block may register a method
     monkeypatch.setattr(CORRUPTIONS, "_objects", dict(CORRUPTIONS))
     exec(compile(block, "block", "exec"), {"__name__": "block"})
 

@@ -1,6 +1,7 @@
 """Midway: test-time adaptation for any PyTorch classifier.
 
-A trained classifier meets shifted test data, and both move until they meet in the middle.
+Midway adapts a trained classifier, and with MITA also the input images, to shifted test data, without labels or
+training data.
 
 Example:
     >>> import midway
@@ -15,56 +16,26 @@ Example:
 
 from midway import cost, data, functional, methods, metrics, models, sampling, significance, streams, testing
 from midway._version import __version__
+from midway.adaptation.adapt import adapt
+from midway.adaptation.base import Method
+from midway.adaptation.clustered import clustered
+from midway.adaptation.samples import sample_images
 from midway.bench import Result, evaluate
 from midway.data import corrupt
-from midway.methods import (
-    BN,
-    DUA,
-    EATA,
-    LAME,
-    MEMO,
-    MITA,
-    PL,
-    SAR,
-    SHOT,
-    T3A,
-    TEA,
-    Episodic,
-    Guarded,
-    Method,
-    Source,
-    Tent,
-    adapt,
-    kindred,
-)
-from midway.sampling import sample_images
+from midway.methods import _classes
+from midway.methods._classes import *  # noqa: F403
 
 __all__ = [
-    "BN",
-    "DUA",
-    "EATA",
-    "LAME",
-    "MEMO",
-    "MITA",
-    "PL",
-    "SAR",
-    "SHOT",
-    "T3A",
-    "TEA",
-    "Episodic",
-    "Guarded",
     "Method",
     "Result",
-    "Source",
-    "Tent",
     "__version__",
     "adapt",
+    "clustered",
     "corrupt",
     "cost",
     "data",
     "evaluate",
     "functional",
-    "kindred",
     "methods",
     "metrics",
     "models",
@@ -74,3 +45,4 @@ __all__ = [
     "streams",
     "testing",
 ]
+__all__ += _classes.__all__

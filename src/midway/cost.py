@@ -1,4 +1,4 @@
-"""What adapting costs: parameters, passes, floating-point operations, time and memory, and the paper's own count."""
+"""The cost of adaptation: parameters, passes, floating-point operations, time, memory, and the paper's own count."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
+from midway.adaptation.base import Method
 from midway.adaptation.parameters import norm_layers
-from midway.methods import Method
 from midway.suggest import unknown
 
-# ---- the true cost ---------------------------------------------------------------------------------------------------
+# ---- the measured cost -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one batch costs a method: adapting to it and answering it.
+    """The cost of one batch: adapting to it and predicting it.
 
     Attributes:
         images: Images in the batch.
-        parameters: Numbers in the weights of all networks inside, weights they share counted once.
-        moving_parameters: Those that adapt by a gradient.
-        forward_passes: Images sent through a network, for each image of the batch.
-        backward_passes: Images whose gradient came back through a network, for each image of the batch.
+        parameters: Number of weights of all networks in the method; shared weights count once.
+        trainable_parameters: Number of weights adapted by gradients.
+        forward_passes: Images that pass forward through a network, per image of the batch.
+        backward_passes: Images whose gradient passes back through a network, per image of the batch.
         flops_forward: Floating-point operations of the forward passes; a multiply-add is two.
-        flops_total: The same with the backward passes and all else.
+        flops_total: Floating-point operations in total, backward passes included.
         seconds: Time for the batch.
-        peak_memory_mb: Most memory in use beyond what was in use before the batch, in MB; None where the system does
-            not tell (it does on Linux and on CUDA devices).
+        peak_memory_mb: Peak memory above the level before the batch, in MB; None if the system does not report it
+            (Linux and CUDA devices do).
     """
 
     images: int
     parameters: int
-    moving_parameters: int
+    trainable_parameters: int
     forward_passes: float
     backward_passes: float
     flops_forward: int
@@ -53,24 +53,24 @@ class Cost:
 
     @property
     def gflops_per_image(self) -> float:
-        """Billions of floating-point operations an image, backward passes included."""
+        """Billions of floating-point operations per image, backward passes included."""
         return self.flops_total / self.images / 1e9
 
 
 def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
-    """Let a method adapt to a batch and answer it, count what that takes, and leave the method as it was.
+    """Measure the cost of adapting to a batch and predicting it; the method is unchanged afterwards.
 
     Args:
-        method: The method, in the state whose cost is asked for.
+        method: The method, in the state to measure.
         images: The batch.
-        repeats: Timed runs after the one that counts; the fastest is reported. With 0 the counting run is timed
-            itself, which is a little slower but halves the time it takes to learn the cost of a large network.
+        repeats: Timed runs after the run that counts operations; the fastest is reported. With 0 the counting run is
+            timed, which is slightly slower but halves the time of the measurement for a large network.
 
     Example:
         >>> import midway, torch
         >>> from midway.cost import measure_cost
         >>> cost = measure_cost(midway.Tent(midway.models.create("resnet20")), torch.rand(4, 3, 32, 32))
-        >>> cost.forward_passes, cost.backward_passes, cost.moving_parameters
+        >>> cost.forward_passes, cost.backward_passes, cost.trainable_parameters
         (1.0, 1.0, 1568)
         >>> cost.flops_total > cost.flops_forward > 4 * 80e6
         True
@@ -88,7 +88,7 @@ def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
         return time.perf_counter() - started
 
     try:
-        method(images[:2])  # the first batch of a shape is tried out beforehand, which must not count
+        method(images[:2])  # the first batch of a shape is checked in a pass that must not count
         with count_passes(method) as passes, watch_memory(images.device) as memory:
             seconds = [run()]
         if repeats:
@@ -98,7 +98,7 @@ def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
     return Cost(
         images=len(images),
         parameters=sum(parameter.numel() for parameter in method.parameters()),
-        moving_parameters=method.count_moving(),
+        trainable_parameters=method.num_trainable(),
         forward_passes=passes.forward / len(images),
         backward_passes=passes.backward / len(images),
         flops_forward=passes.flops_forward,
@@ -110,7 +110,7 @@ def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
 
 @dataclass
 class Passes:
-    """Images that went through the networks of a method, and the operations that took."""
+    """Images that passed through the networks of a method, and the operations."""
 
     forward: int = 0
     backward: int = 0
@@ -119,7 +119,7 @@ class Passes:
 
 
 class _NoModules:
-    """Stands in for the module tracker of torch's counter, which cannot follow gradients with respect to images."""
+    """Replaces the module tracker of torch's counter, which does not support gradients with respect to images."""
 
     parents = frozenset({"Global"})
 
@@ -130,21 +130,11 @@ class _NoModules:
 
 @contextmanager
 def count_passes(method: Method) -> Iterator[Passes]:
-    """Count within the block what goes through the networks of a method; complete when the block ends.
-
-    Example:
-        >>> import midway, torch
-        >>> from midway.cost import count_passes
-        >>> method = midway.BN(midway.models.create("resnet20"))
-        >>> with count_passes(method) as passes:
-        ...     _ = method(torch.rand(4, 3, 32, 32))
-        >>> passes.forward - 2, passes.backward  # two images try out a new shape
-        (4, 0)
-    """
+    """Count the passes through the networks of a method in the block; the counts are complete when it ends."""
     passes = Passes()
     counter = FlopCounterMode(display=False)
     counter.mod_tracker = _NoModules()  # type: ignore[assignment]
-    entered: list[int] = []  # operations at the start of each call that is still running
+    entered: list[int] = []  # operations at the start of each call that has not returned
 
     def enter(network: nn.Module, inputs: Any) -> None:
         entered.append(counter.get_total_flops())
@@ -156,9 +146,9 @@ def count_passes(method: Method) -> Iterator[Passes]:
         passes.forward += len(inputs[0])
         passes.flops_forward += counter.get_total_flops() - started
         if isinstance(output, Tensor) and output.requires_grad:
-            output.register_hook(came_back)
+            output.register_hook(count_backward)
 
-    def came_back(gradient: Tensor) -> None:
+    def count_backward(gradient: Tensor) -> None:
         passes.backward += len(gradient)
 
     hooks: list[RemovableHandle] = []
@@ -174,7 +164,7 @@ def count_passes(method: Method) -> Iterator[Passes]:
 
 
 def _networks(method: Method) -> Iterator[nn.Module]:
-    """Yield the networks of a method; of a method around a method, those of the inner one."""
+    """Yield the networks of a method; those of the inner method, if it is a wrapper."""
     for child in method.children():
         if isinstance(child, Method):
             yield from _networks(child)
@@ -184,30 +174,21 @@ def _networks(method: Method) -> Iterator[nn.Module]:
 
 @dataclass
 class Memory:
-    """Most memory in use beyond what was in use before, in MB; None where the system does not tell."""
+    """Peak memory above the level at the start, in MB; None if the system does not report it."""
 
     peak_mb: float | None = None
 
 
 @contextmanager
 def watch_memory(device: torch.device) -> Iterator[Memory]:
-    """Watch the memory within the block: of a CUDA device, or of this process on Linux.
-
-    Example:
-        >>> import torch
-        >>> from midway.cost import watch_memory
-        >>> with watch_memory(torch.device("cpu")) as memory:
-        ...     ones = torch.ones(4 * 2**20)  # 17 MB
-        >>> memory.peak_mb is None or memory.peak_mb > 10
-        True
-    """
+    """Measure the peak memory in the block: of a CUDA device, or of this process on Linux."""
     memory = Memory()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         yield memory
         memory.peak_mb = (torch.cuda.max_memory_allocated(device) - before) / 1e6
-    elif sys.platform == "linux" and _forget_peak():
+    elif sys.platform == "linux" and _reset_peak():
         resident = _kilobytes("VmRSS")
         yield memory
         memory.peak_mb = (_kilobytes("VmHWM") - resident) * 1024 / 1e6
@@ -215,12 +196,12 @@ def watch_memory(device: torch.device) -> Iterator[Memory]:
         yield memory
 
 
-def _forget_peak() -> bool:
-    """Let the kernel note this process's highest memory afresh; tell whether it lets us.
+def _reset_peak() -> bool:
+    """Reset the kernel's record of this process's peak memory; return whether the kernel permits it.
 
-    What was freed goes back to the kernel first: memory that is used again would not be seen to grow.
+    Freed memory is returned to the kernel first: its reuse would not count as growth.
     """
-    with suppress(AttributeError):  # not every C library has it
+    with suppress(AttributeError):  # not every C library has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -244,10 +225,10 @@ PAPER_FORWARD_PASSES: dict[str, Callable[[int, int], int]] = {
     "memo": lambda langevin_steps, views: views + 1,
     "mita": lambda langevin_steps, views: 2 * (langevin_steps + 2) + 1 + 1,
 }
-"""Method -> forward passes an image in the MITA paper's complexity table, from Langevin steps T and MEMO's views.
+"""Method -> forward passes per image in the MITA paper's complexity table, from Langevin steps T and MEMO's views.
 
-TEA: T steps of the chains, one pass each of images and samples for the update, one to answer. MITA: that update of two
-models once each, one move of the images, one pass to answer. Backward passes are not in the table."""
+TEA: T steps of the chains, one pass each over images and samples for the update, one to predict. MITA: that update once
+for each of two models, one step of the images, one pass to predict. The table has no backward passes."""
 
 
 def paper_gflops(
@@ -258,14 +239,14 @@ def paper_gflops(
     langevin_steps: int = 1,
     views: int = 4,
 ) -> float:
-    """Return a method's cost an image as the MITA paper counts it: forward passes only, in billions of multiply-adds.
+    """Return a method's cost per image as the MITA paper counts it: forward passes, in billions of multiply-adds.
 
     Args:
         network: The classifier.
         method: One of ``PAPER_FORWARD_PASSES``.
         image_shape: Channels, height and width of an image.
-        langevin_steps: T, of TEA and MITA.
-        views: Augmented views an image, of MEMO.
+        langevin_steps: T of TEA and MITA.
+        views: Augmented views per image of MEMO.
 
     Example:
         >>> import midway
@@ -281,11 +262,11 @@ def paper_gflops(
 
 
 def multiply_adds(network: nn.Module, image_shape: tuple[int, int, int] = (3, 32, 32)) -> int:
-    """Count a forward pass of one image in the convention behind the MITA paper's GFLOPs.
+    """Count the multiply-adds of a forward pass of one image, in the convention of the MITA paper's GFLOPs.
 
-    Each multiply-add of a convolution or a matrix product is one; a normalisation layer takes two for each number
-    that leaves it, four if it scales and shifts; all else is free. WRN-28-10 comes out at 5.2526 billion, the paper's
-    5.25. Nothing is computed: the shapes alone run through the network.
+    Each multiply-add of a convolution or a matrix product counts as one; a normalisation layer counts two for each
+    output value, four if it scales and shifts; other layers count nothing. WRN-28-10 has 5.2526 billion, the paper's
+    5.25. Nothing is computed: only shapes pass through the network.
 
     Example:
         >>> from torch import nn

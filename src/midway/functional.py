@@ -1,4 +1,4 @@
-"""Pure mathematics on logits: no state, no modules."""
+"""Pure functions of logits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Shannon entropy of the predicted distribution, in nats, one value an image.
+    """Return the Shannon entropy of the predicted distribution, in nats, one value per image.
 
     Args:
         logits: (N, C).
@@ -22,14 +22,14 @@ def entropy(logits: Tensor) -> Tensor:
         tensor([4.])
     """
     log_probabilities = logits.log_softmax(dim=1)
-    lowest = torch.finfo(logits.dtype).min  # a class that is ruled out, at minus infinity, adds nothing
+    lowest = torch.finfo(logits.dtype).min  # a class with logit -inf contributes 0, not NaN
     return -(log_probabilities.exp() * log_probabilities.clamp(min=lowest)).sum(dim=1)
 
 
 def free_energy(logits: Tensor) -> Tensor:
-    """Free energy of a classifier read as an energy-based model, E(x) = -log sum_y exp f(x)[y]; one value an image.
+    """Return the free energy of a classifier as an energy-based model, E(x) = -log sum_y exp f(x)[y], per image.
 
-    Low energy means that the model finds the image likely (MITA, eq. 7).
+    Low energy means that the image is likely under the model (MITA, eq. 7).
 
     Args:
         logits: (N, C).

@@ -66,10 +66,14 @@ class Registry(Mapping[str, T]):
         if self._discovered:
             return
         with self._lock:  # another thread waits until everything is registered
-            if not self._discovering:
-                self._discovering = True
+            if self._discovered or self._discovering:
+                return
+            self._discovering = True
+            try:
                 self._import_all()
-                self._discovered = True
+            finally:
+                self._discovering = False
+            self._discovered = True
 
     def _import_all(self) -> None:
         if self.package is not None:

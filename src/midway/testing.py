@@ -1,4 +1,4 @@
-"""The contract every method keeps, as checks that anybody can run on their own method.
+"""The contract of every method, as checks that you can run on your own method.
 
     import midway.testing, pytest
 
@@ -6,21 +6,23 @@
     def test_contract(check):
         check(lambda model: MyMethod(model, lr=1e-3))
 
-A check takes a function that wraps a model in the method, and raises AssertionError where the contract is broken.
+A check takes a function that wraps a model in the method, and raises AssertionError if it violates the contract.
 """
 
 from __future__ import annotations
 
 import copy
-import io
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from midway._resume import resume_elsewhere
 from midway.adaptation.base import Method
 
 Factory = Callable[[nn.Module], Method]
@@ -29,7 +31,7 @@ NORMS: tuple[Norm, ...] = ("batch", "layer", "group", "instance")
 
 
 def tiny_network(norm: Norm = "batch", *, channels: int = 3, classes: int = 4, seed: int = 0) -> nn.Module:
-    """Make a small convolutional classifier for images of any size, in evaluation mode, with lived-in statistics.
+    """Return a small convolutional classifier for images of any size, in evaluation mode, with running statistics.
 
     Example:
         >>> import torch
@@ -62,19 +64,19 @@ def tiny_network(norm: Norm = "batch", *, channels: int = 3, classes: int = 4, s
 
 
 def batches(count: int = 3, *, size: int = 12, channels: int = 3, side: int = 16, seed: int = 1) -> list[Tensor]:
-    """Make batches of random images in [0, 1], each image with its own brightness and contrast."""
+    """Return batches of random images in [0, 1], each image with its own brightness and contrast."""
     generator = torch.Generator().manual_seed(seed)
-    made = []
+    result = []
     for _ in range(count):
         images = torch.rand(size, channels, side, side, generator=generator)
         contrast = torch.rand(size, 1, 1, 1, generator=generator)
-        made.append((images * contrast + torch.rand(size, 1, 1, 1, generator=generator) * (1 - contrast)).clamp(0, 1))
-    return made
+        result.append((images * contrast + torch.rand(size, 1, 1, 1, generator=generator) * (1 - contrast)).clamp(0, 1))
+    return result
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Single images and networks without BatchNorm earn a warning, which is right and not what is checked."""
+    """Ignore warnings: single images and networks without BatchNorm cause some, which are not checked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -91,7 +93,7 @@ def _run(method: Method, stream: list[Tensor]) -> list[Tensor]:
 
 
 def _equal(first: Any, second: Any) -> bool:
-    """Tell whether two pieces of state have the same bits."""
+    """Return whether two pieces of state have the same bits."""
     if isinstance(first, Tensor):
         return isinstance(second, Tensor) and first.dtype == second.dtype and torch.equal(first, second)
     if isinstance(first, dict):
@@ -102,7 +104,7 @@ def _equal(first: Any, second: Any) -> bool:
 
 
 def check_the_given_model_never_changes(factory: Factory) -> None:
-    """Weights, buffers, gradients flags and modes of the given model stay as they were."""
+    """Weights, buffers, gradient flags and modes of the given model do not change."""
     for training in (False, True):
         model = tiny_network().train(training)
         state, flags = copy.deepcopy(model.state_dict()), [p.requires_grad for p in model.parameters()]
@@ -113,8 +115,8 @@ def check_the_given_model_never_changes(factory: Factory) -> None:
         assert all(p.grad is None for p in model.parameters()), "adapting left gradients in the given model"
 
 
-def check_answers_are_plain_logits(factory: Factory) -> None:
-    """Answers are float32, detached, finite, one row an image, and the images are left alone, in either layout."""
+def check_predictions_are_plain_logits(factory: Factory) -> None:
+    """Logits are float32, detached, finite, one row per image, and the images do not change, in either layout."""
     method = _make(factory)
     first, second, third = batches()
     for images in (first, second.to(memory_format=torch.channels_last), third):
@@ -128,48 +130,74 @@ def check_answers_are_plain_logits(factory: Factory) -> None:
 
 
 def check_reset_is_exact(factory: Factory) -> None:
-    """After a reset the state and all answers to come are those of a new instance, bit for bit."""
+    """After a reset the state and all predictions are those of a new instance, bit for bit."""
     method, fresh = _make(factory), _make(factory)
     first = _run(method, batches())
     method.reset()
-    assert _equal(dict(method.state_dict()), dict(fresh.state_dict())), "reset left something behind in the state"
-    assert _equal(first, _run(method, batches())), "the same batches get other answers after a reset"
+    assert _equal(dict(method.state_dict()), dict(fresh.state_dict())), (
+        "the state after a reset is not that of a new instance"
+    )
+    assert _equal(first, _run(method, batches())), "the same batches have other predictions after a reset"
 
 
 def check_resume_is_exact(factory: Factory) -> None:
-    """A state taken after batch k, saved or not, and loaded elsewhere gives the same bits from batch k + 1 on."""
+    """A state loaded into the same instance, or into one with another history, gives the same bits as going on."""
     stream = batches(4)
     method = _make(factory)
     _run(method, stream[:2])
-    file = io.BytesIO()
-    torch.save(method.state_dict(), file)
-    kept = method.state_dict()
+    state = method.state_dict()
     expected = _run(method, stream[2:])
-    method.load_state_dict(kept)
-    assert _equal(expected, _run(method, stream[2:])), "a state dict changes as the method goes on"
+    method.load_state_dict(state)
+    assert _equal(expected, _run(method, stream[2:])), "a resumed method predicts differently"
     other = _make(factory)
     _run(other, batches(1, seed=9))
-    file.seek(0)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    assert _equal(expected, _run(other, stream[2:])), "a resumed method answers differently"
+    other.load_state_dict(state)
+    assert _equal(expected, _run(other, stream[2:])), "a resumed method depends on what it did before"
     other.reset()
     assert _equal(_run(_make(factory), stream), _run(other, stream)), "reset after resuming is not the source"
 
 
+def check_saved_states_are_independent(factory: Factory) -> None:
+    """A state in memory does not change while the method adapts; a fresh instance that loads it has the same bits."""
+    stream = batches(4)
+    method = _make(factory)
+    _run(method, stream[:2])
+    state = method.state_dict()
+    before = copy.deepcopy(dict(state))
+    expected = _run(method, stream[2:])
+    assert _equal(before, dict(state)), "a state dict changes when the method goes on adapting"
+    fresh = _make(factory)
+    fresh.load_state_dict(state)
+    assert _equal(expected, _run(fresh, stream[2:])), "a fresh instance with a loaded state predicts differently"
+
+
+def check_resume_in_another_process(factory: Factory) -> None:
+    """A state that was saved to a file, loaded by another process into a fresh instance, gives the same bits."""
+    stream = batches(3)
+    method = _make(factory)
+    _run(method, stream[:1])
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save(method.state_dict(), Path(folder) / "state.pt")
+        torch.save(stream[1:], Path(folder) / "stream.pt")
+        expected = _run(method, stream[1:])
+        resumed = resume_elsewhere(_make(factory), Path(folder))
+    assert _equal(expected, resumed), "a method resumed from a file in another process predicts differently"
+
+
 def check_copies_are_independent(factory: Factory) -> None:
-    """A deep copy goes on exactly like the original, and neither disturbs the other."""
+    """A deep copy continues exactly like the original, and neither affects the other."""
     stream = batches(3)
     method = _make(factory)
     _run(method, stream[:1])
     expected = _run(copy.deepcopy(method), stream[1:])
     twin = copy.deepcopy(method)
     _run(twin, batches(2, seed=5))
-    assert _equal(expected, _run(method, stream[1:])), "a copy answers differently, or running one disturbed this"
+    assert _equal(expected, _run(method, stream[1:])), "a copy predicts differently, or running one affected the other"
     assert _equal(expected, _run(_make(factory), stream)[1:]), "the copy of an adapted method is not adapted"
 
 
 def check_bad_input_changes_nothing(factory: Factory) -> None:
-    """NaN, Inf, wrong shape, wrong dtype, empty and normalised images raise, and the state is as before."""
+    """NaN, Inf, wrong shape, wrong dtype, empty and normalised images raise, and the state does not change."""
     good = batches(2)
     method, twin = _make(factory), _make(factory)
     _run(method, good[:1])
@@ -197,7 +225,7 @@ def check_bad_input_changes_nothing(factory: Factory) -> None:
         else:
             raise AssertionError(f"no error for {_describe(images)}")
         assert _equal(dict(method.state_dict()), dict(twin.state_dict())), f"{_describe(images)} changed the state"
-    assert _equal(_run(method, good[1:]), _run(twin, good[1:])), "answers differ after bad input"
+    assert _equal(_run(method, good[1:]), _run(twin, good[1:])), "predictions differ after bad input"
 
 
 def _describe(images: Any) -> str:
@@ -209,31 +237,31 @@ def check_gradient_modes_do_not_matter(factory: Factory) -> None:
     stream = batches()
     expected = _run(_make(factory), stream)
     with torch.no_grad():
-        assert _equal(expected, _run(_make(factory), stream)), "answers differ under torch.no_grad()"
+        assert _equal(expected, _run(_make(factory), stream)), "predictions differ under torch.no_grad()"
     with torch.inference_mode():
         inside = [images.clone() for images in stream]
         method = _make(factory, tiny_network())
-        answers = [_run(method, inside)]
+        runs = [_run(method, inside)]
         method.reset()
-        answers.append(_run(method, inside))
+        runs.append(_run(method, inside))
         method.load_state_dict(_make(factory).state_dict())
-        answers.append(_run(copy.deepcopy(method), inside))
+        runs.append(_run(copy.deepcopy(method), inside))
         method.restore(method.snapshot())
-        answers.append(_run(method, inside))
-    for answer in answers:
-        assert _equal(expected, [logits.clone() for logits in answer]), "answers differ under torch.inference_mode()"
+        runs.append(_run(method, inside))
+    for run in runs:
+        assert _equal(expected, [logits.clone() for logits in run]), "predictions differ under torch.inference_mode()"
 
 
 def check_train_and_eval_do_not_matter(factory: Factory) -> None:
-    """Switching modes changes no answer: eval() does not bring the source statistics back."""
+    """Switching modes changes no prediction: eval() does not restore the source statistics."""
     stream = batches()
     expected = _run(_make(factory), stream)
-    assert _equal(expected, _run(_make(factory).eval(), stream)), "eval() changes the answers"
-    assert _equal(expected, _run(_make(factory).train(), stream)), "train() changes the answers"
+    assert _equal(expected, _run(_make(factory).eval(), stream)), "eval() changes the predictions"
+    assert _equal(expected, _run(_make(factory).train(), stream)), "train() changes the predictions"
 
 
 def check_autocast_blocks_do_not_matter(factory: Factory) -> None:
-    """One ``torch.autocast`` block around a stream answers like a block a batch: weights that move are seen."""
+    """One ``torch.autocast`` block around a stream predicts like one block per batch, although weights change."""
     stream = batches()
     apart, together = _make(factory), _make(factory)
     expected = []
@@ -241,24 +269,26 @@ def check_autocast_blocks_do_not_matter(factory: Factory) -> None:
         with torch.autocast("cpu", torch.bfloat16):
             expected += _run(apart, [images])
     with torch.autocast("cpu", torch.bfloat16):
-        assert _equal(expected, _run(together, stream)), "one autocast block answers unlike several"
+        assert _equal(expected, _run(together, stream)), "one autocast block predicts unlike several"
         together.reset()
-        assert _equal(expected, _run(together, stream)), "a reset within an autocast block is not seen"
+        assert _equal(expected, _run(together, stream)), "a reset within an autocast block has no effect"
 
 
 class _Overflowing(nn.Module):
-    """Leaves images alone but those whose first value is 1, which it makes too large for the layers to come."""
+    """Multiplies images whose first value is 1 by a number that makes the later layers overflow."""
 
     def forward(self, images: Tensor) -> Tensor:
         return images * torch.where(images[:, :1, :1, :1] == 1, 1e38, 1.0)
 
 
 def check_an_overflow_does_not_stay(factory: Factory) -> None:
-    """An image on which the network overflows may spoil its own batch, not the answers to later ones."""
+    """An image on which the network overflows may affect its own batch, not the predictions of later ones."""
     method = _make(factory, nn.Sequential(_Overflowing(), *tiny_network().children()))
     good, bad, after = (images * 0.9 for images in batches())
     bad[3, 0, 0, 0] = 1.0
-    assert _run(method, [good, bad, after])[-1].isfinite().all(), "after an image that overflows nothing is finite"
+    assert _run(method, [good, bad, after])[-1].isfinite().all(), (
+        "the predictions after an image that overflows are not finite"
+    )
 
 
 def check_every_norm_and_image_works(factory: Factory) -> None:
@@ -267,8 +297,8 @@ def check_every_norm_and_image_works(factory: Factory) -> None:
         _run(_make(factory, tiny_network(norm)), batches(2))
     _run(_make(factory, tiny_network(channels=1)), batches(2, channels=1))
     _run(_make(factory), batches(2, side=24))
-    for answer in _run(_make(factory), batches(2, size=1)):
-        assert answer.isfinite().all(), "a single image gets answers that are not finite"
+    for logits in _run(_make(factory), batches(2, size=1)):
+        assert logits.isfinite().all(), "the logits of a single image are not finite"
 
 
 def check_repr_names_the_hyperparameters(factory: Factory) -> None:
@@ -281,9 +311,11 @@ def check_repr_names_the_hyperparameters(factory: Factory) -> None:
 
 CONTRACT: tuple[Callable[[Factory], None], ...] = (
     check_the_given_model_never_changes,
-    check_answers_are_plain_logits,
+    check_predictions_are_plain_logits,
     check_reset_is_exact,
     check_resume_is_exact,
+    check_saved_states_are_independent,
+    check_resume_in_another_process,
     check_copies_are_independent,
     check_bad_input_changes_nothing,
     check_gradient_modes_do_not_matter,

@@ -21,18 +21,18 @@ def test_errors_say_what_to_do() -> None:
         method(images[0])
     with pytest.raises(ValueError, match="batch is empty"):
         method(images[:0])
-    with pytest.raises(ValueError, match=r"does not take images of shape \(12, 1, 16, 16\): .*channels"):
+    with pytest.raises(ValueError, match=r"does not accept images of shape \(12, 1, 16, 16\): .*channels"):
         method(images[:, :1])
     with pytest.raises(ValueError, match=r"\(12, 16, 16, 3\) \(\(N, C, H, W\) is right: use images.movedim\(-1, 1\)"):
         method(images.movedim(1, -1))
-    with pytest.raises(ValueError, match=r"does not take images of shape \(1, 1, 16, 16\): .*channels"):
+    with pytest.raises(ValueError, match=r"does not accept images of shape \(1, 1, 16, 16\): .*channels"):
         midway.Source(tiny_network("group"))(images[:1, :1])
     with pytest.raises(TypeError, match=r"images are torch.float64, the model is torch.float32"):
         method(images.double())
     with pytest.raises(ValueError, match="unnormalised"):
         method((images - 0.5) / 0.2)
     images[7, 0, 0, 0] = float("nan")
-    with pytest.raises(ValueError, match="1 of 12 images hold NaN or Inf, the first at place 7"):
+    with pytest.raises(ValueError, match="1 of 12 images contain NaN or Inf, the first has index 7"):
         method(images)
     with pytest.raises(TypeError, match=r"torch\.as_tensor"):
         method(images.numpy())
@@ -47,7 +47,7 @@ def test_shapes_are_tried_out_before_anything_moves() -> None:
         good = batches(1)[0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with pytest.raises(ValueError, match="does not take images of shape"):
+            with pytest.raises(ValueError, match="does not accept images of shape"):
                 method(bad)
         assert torch.equal(method(good), twin(good))
     with pytest.raises(ValueError, match=r"logits \(N, classes\), got \(2, 3, 16, 16\)"):
@@ -91,7 +91,7 @@ def test_registering_a_taken_name_is_refused() -> None:
     class Impostor(midway.Source):
         pass
 
-    with pytest.raises(ValueError, match="'source' is taken"):
+    with pytest.raises(ValueError, match="'source' is already used"):
         midway.methods.register(Impostor)
 
 
@@ -99,7 +99,7 @@ def test_state_of_another_method_or_network_is_refused_untouched() -> None:
     method = midway.Tent(tiny_network(), lr=0.001)
     method(batches(1)[0])
     before = {key: value.clone() for key, value in method.state_dict().items() if isinstance(value, torch.Tensor)}
-    with pytest.raises(ValueError, match="there is nothing in this state"):
+    with pytest.raises(ValueError, match="the state is empty"):
         midway.Tent(tiny_network()).load_state_dict({})
     with pytest.raises(ValueError, match="plain network weights"):
         method.load_state_dict(tiny_network().state_dict())
@@ -146,7 +146,7 @@ def test_moving_to_another_dtype_takes_the_optimizer_along() -> None:
     method(images[0])
     method.double()
     assert method(images[1].double()).dtype == torch.float32
-    assert all(state["exp_avg"].dtype == torch.float64 for state in method.optimizer.made("adam", 1e-3).state.values())
+    assert all(state["exp_avg"].dtype == torch.float64 for state in method.optimizer.get("adam", 1e-3).state.values())
 
 
 def test_networks_with_constants_outside_their_state_dict_save_and_load() -> None:
@@ -174,9 +174,9 @@ def test_settings_are_checked_by_name_and_kind() -> None:
         ({"learning_rate": 1}, "unknown hyper-parameter of Tent 'learning_rate'"),
         ({"lr": "1e-3"}, "lr must be a number, got '1e-3'"),
         ({"lr": True}, "lr must be a number, got True"),
-        ({"steps": 1.5}, "steps must be a whole number, got 1.5"),
-        ({"steps": 2.0}, "steps must be a whole number, got 2.0"),
-        ({"statistics": "kindred"}, r"Tent\(midway.kindred\(model\)\)"),
+        ({"steps": 1.5}, "steps must be an integer, got 1.5"),
+        ({"steps": 2.0}, "steps must be an integer, got 2.0"),
+        ({"statistics": "clustered"}, r"Tent\(midway.clustered\(model\)\)"),
     ):
         with pytest.raises(TypeError, match=said):
             midway.Tent(tiny_network(), **settings)  # type: ignore[arg-type]
@@ -198,7 +198,9 @@ def test_half_precision_is_refused_where_weights_move_and_works_elsewhere(name: 
     network = tiny_network().to(torch.bfloat16)
     moves = name not in ("bn", "t3a", "lame", "dua")
     if moves:
-        with pytest.raises(TypeError, match=r"too coarse for the small steps of adaptation: give the model as float32"):
+        with pytest.raises(
+            TypeError, match=r"too coarse for the small updates of adaptation: give the model as float32"
+        ):
             midway.adapt(network, name)
     else:
         method = midway.adapt(network, name)
@@ -228,11 +230,11 @@ def test_networks_that_cannot_be_adapted_are_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted = torch.jit.trace(tiny_network(), batches(1)[0])  # type: ignore[no-untyped-call]
-    with pytest.raises(TypeError, match=r"give the nn\.Module it was made from"):
+    with pytest.raises(TypeError, match=r"give the nn\.Module it was compiled from"):
         midway.Source(scripted)
     for refuses in (midway.MEMO, midway.DUA):
-        with pytest.raises(ValueError, match="kindred statistics are not for it: give it the plain network"):
-            refuses(midway.kindred(tiny_network()))
+        with pytest.raises(ValueError, match="does not support clustered statistics: give it the plain network"):
+            refuses(midway.clustered(tiny_network()))
 
 
 def test_editors_see_the_hyperparameters() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.clustered import KindredNorm, Kinship, distances_between, use_kindred_statistics
+from midway.adaptation.clustered import ClusteredBatchNorm, Similarity, distances_between, use_clustered_statistics
 from midway.bench.entries import Entry, parse_entries
 from midway.testing import batches, tiny_network
 
@@ -55,7 +55,7 @@ def layer_of(kind: type[nn.Module], bandwidth: float, prior: float = 0) -> nn.Mo
     layer.running_mean, layer.running_var = torch.randn(3), torch.rand(3) + 0.5
     nn.init.normal_(layer.weight)
     nn.init.normal_(layer.bias)
-    assert use_kindred_statistics(layer, bandwidth, prior) == 1
+    assert use_clustered_statistics(layer, bandwidth, prior) == 1
     return layer
 
 
@@ -90,7 +90,7 @@ def test_the_weights_are_those_computed_by_hand() -> None:
     traits = torch.tensor([0.0, 3.0]).repeat(12)[:, None]
     between = 4 * (math.log(3) - math.sqrt(0.04 + 10 / 24))
     far = math.exp(-between / 2)
-    weights = Kinship(bandwidth=2.0).after(nn.Identity(), traits)
+    weights = Similarity(bandwidth=2.0).update(nn.Identity(), traits)
     torch.testing.assert_close(weights[0, :2], torch.tensor([1.0, far]) / (12 * (1 + far)))
     # one in forty: the outlier's z is sqrt 39, the others' -1 / sqrt 39; kurtosis (39 ** 2 + 1 / 39) / 40
     kurtosis = (39**2 + 39 / 39**2) / 40
@@ -112,15 +112,15 @@ def test_images_of_one_kind_keep_the_statistics_of_the_batch() -> None:
 
 
 def test_distances_add_up_over_the_layers_and_a_new_pass_begins_anew() -> None:
-    kinship, first, second = Kinship(1.0), nn.Identity(), nn.Identity()
+    similarity, first, second = Similarity(1.0), nn.Identity(), nn.Identity()
     one, other = torch.randn(60, 2) ** 3, torch.randn(60, 3) ** 3
-    alone = kinship.after(first, one)
-    both = kinship.after(second, other)
+    alone = similarity.update(first, one)
+    both = similarity.update(second, other)
     mean = (distances_between(one) + distances_between(other)) / 2
     torch.testing.assert_close(both, torch.softmax(-mean, dim=1))
-    torch.testing.assert_close(kinship.after(first, one), alone, rtol=0, atol=0)
-    torch.testing.assert_close(kinship.after(second, other), both, rtol=0, atol=0)
-    assert kinship.after(second, other[:2]).shape == (2, 2)
+    torch.testing.assert_close(similarity.update(first, one), alone, rtol=0, atol=0)
+    torch.testing.assert_close(similarity.update(second, other), both, rtol=0, atol=0)
+    assert similarity.update(second, other[:2]).shape == (2, 2)
 
 
 def test_a_wide_reach_gives_batch_statistics_and_a_narrow_one_the_image_its_own() -> None:
@@ -137,7 +137,7 @@ def test_a_wide_reach_gives_batch_statistics_and_a_narrow_one_the_image_its_own(
 def test_each_of_two_kinds_gets_its_own_statistics_and_so_does_an_outlier() -> None:
     torch.manual_seed(0)
     layer = nn.BatchNorm2d(8)
-    use_kindred_statistics(layer, prior=0)
+    use_clustered_statistics(layer, prior=0)
     calm, loud = torch.randn(60, 8, 16, 16), 30 * torch.randn(60, 8, 16, 16) + 5
     for some in (60, 1):
         answer = layer(torch.cat([calm, loud[:some]]))
@@ -158,24 +158,26 @@ def test_permuting_the_batch_permutes_the_answers_and_large_means_cost_no_digits
 
 def test_one_image_and_images_that_are_all_the_same_are_normalised_by_themselves() -> None:
     layer = nn.BatchNorm2d(3, affine=False)
-    use_kindred_statistics(layer, prior=0)
+    use_clustered_statistics(layer, prior=0)
     x = torch.randn(1, 3, 8, 8)
     torch.testing.assert_close(layer(x), nn.functional.instance_norm(x))
     torch.testing.assert_close(layer(x.expand(5, -1, -1, -1)), nn.functional.instance_norm(x).expand(5, -1, -1, -1))
     assert layer(torch.zeros(2, 3, 4, 4)).eq(0).all()
 
 
-def test_the_layer_keeps_its_place_and_a_copy_has_a_kinship_of_its_own() -> None:
+def test_the_layer_keeps_its_place_and_a_copy_has_a_similarity_of_its_own() -> None:
     model = tiny_network().eval()
     before = dict(model.named_parameters())
-    made = midway.kindred(model)
-    layers = [module for module in made.modules() if isinstance(module, KindredNorm)]
+    made = midway.clustered(model)
+    layers = [module for module in made.modules() if isinstance(module, ClusteredBatchNorm)]
     assert layers
     assert dict(made.named_parameters()).keys() == before.keys()
-    assert not any(isinstance(module, KindredNorm) for module in model.modules())  # the model given is not changed
-    assert {id(layer.kinship) for layer in layers} == {id(layers[0].kinship)}
-    other = [module for module in copy.deepcopy(made).modules() if isinstance(module, KindredNorm)]
-    assert {id(layer.kinship) for layer in other} == {id(other[0].kinship)} != {id(layers[0].kinship)}
+    assert not any(
+        isinstance(module, ClusteredBatchNorm) for module in model.modules()
+    )  # the model given is not changed
+    assert {id(layer.similarity) for layer in layers} == {id(layers[0].similarity)}
+    other = [module for module in copy.deepcopy(made).modules() if isinstance(module, ClusteredBatchNorm)]
+    assert {id(layer.similarity) for layer in other} == {id(other[0].similarity)} != {id(layers[0].similarity)}
 
 
 def test_an_image_without_kin_leans_on_the_source_and_one_with_many_does_not() -> None:
@@ -183,7 +185,7 @@ def test_an_image_without_kin_leans_on_the_source_and_one_with_many_does_not() -
     layer = nn.BatchNorm2d(8, affine=False)
     layer.running_mean, layer.running_var = torch.full((8,), -3.0), torch.full((8,), 4.0)
     source = copy.deepcopy(layer).eval()
-    use_kindred_statistics(layer, prior=1e6)
+    use_clustered_statistics(layer, prior=1e6)
     calm, loud = torch.randn(199, 8, 16, 16), 30 * torch.randn(1, 8, 16, 16) + 5
     torch.testing.assert_close(layer(torch.cat([calm, loud]))[-1:], source(loud), rtol=1e-2, atol=1e-2)
     layer.prior = 3.0
@@ -201,11 +203,11 @@ def test_an_image_without_kin_leans_on_the_source_and_one_with_many_does_not() -
 
 def test_models_without_batch_statistics_are_refused_with_a_reason() -> None:
     with pytest.raises(ValueError, match="no BatchNorm layer, so its images share no statistics"):
-        midway.kindred(nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4)))
+        midway.clustered(nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4)))
     with pytest.raises(ValueError, match="bandwidth must be above 0, got 0"):
-        midway.kindred(tiny_network(), bandwidth=0)
+        midway.clustered(tiny_network(), bandwidth=0)
     with pytest.raises(ValueError, match="prior must be 0 or a number of images, got -1"):
-        midway.kindred(tiny_network(), prior=-1)
+        midway.clustered(tiny_network(), prior=-1)
 
 
 def two_kinds(n: int = 40) -> Tensor:
@@ -217,7 +219,7 @@ def two_kinds(n: int = 40) -> Tensor:
 
 def test_two_kinds_of_images_are_told_apart_by_a_network() -> None:
     network, images = tiny_network(), two_kinds()
-    assert (midway.adapt(network, "bn", statistics="kindred")(images) - midway.BN(network)(images)).abs().max() > 0.01
+    assert (midway.adapt(network, "bn", statistics="clustered")(images) - midway.BN(network)(images)).abs().max() > 0.01
 
 
 CONTRACT = [check for check in midway.testing.CONTRACT if check is not midway.testing.check_every_norm_and_image_works]
@@ -235,12 +237,12 @@ def test_every_method_keeps_its_contract_with_them(
         return [torch.where(calm.view(-1, 1, 1, 1), 0.5 + (images - 0.5) / 20, images) for images in made]
 
     monkeypatch.setattr(midway.testing, "batches", of_two_kinds)
-    check(lambda model: midway.adapt(model, name, statistics="kindred"))
+    check(lambda model: midway.adapt(model, name, statistics="clustered"))
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])  # noqa: S301
 def test_a_copy_does_not_carry_the_last_batch(copied: Callable[[nn.Module], nn.Module]) -> None:
-    model, images = midway.kindred(tiny_network()), two_kinds()
+    model, images = midway.clustered(tiny_network()), two_kinds()
     model(images.flip(0))
     torch.testing.assert_close(copied(model)(images), model(images), rtol=0, atol=0)
 
@@ -251,9 +253,9 @@ def test_float64_is_exact_and_autocast_costs_no_more_than_in_batch_norm() -> Non
     x = (torch.randn(24, 3, 2, 2) * torch.linspace(0.2, 5, 24).view(-1, 1, 1, 1)).double().requires_grad_()
     with torch.no_grad():
         assert layer(x).dtype == torch.float64
-    # the weights of kinship count as constants, so numerical differences see more than the gradient: fix them
+    # the weights of similarity count as constants, so numerical differences see more than the gradient: fix them
     kin = torch.softmax(torch.randn(24, 24).double(), dim=1)
-    layer.kinship.after = lambda *_: kin  # type: ignore[method-assign]
+    layer.similarity.update = lambda *_: kin  # type: ignore[method-assign]
     assert torch.autograd.gradcheck(layer, (x,))
 
     layer = layer_of(nn.BatchNorm2d, 0.25)
@@ -271,8 +273,8 @@ class WithActivation(nn.BatchNorm2d):
 
 def test_layers_that_compute_more_are_refused_before_anything_changes() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), WithActivation(4))
-    with pytest.raises(ValueError, match="layer '2' is a WithActivation, which computes more than BatchNorm does"):
-        use_kindred_statistics(model)
+    with pytest.raises(ValueError, match="layer '2' is a WithActivation, which computes more than BatchNorm"):
+        use_clustered_statistics(model)
     assert model[1].running_mean is not None
 
 
@@ -280,13 +282,13 @@ def test_layers_without_running_statistics_count_and_other_layers_are_left_alone
     model = nn.Sequential(
         nn.BatchNorm2d(3, track_running_stats=False), nn.InstanceNorm2d(3, track_running_stats=True), nn.Flatten()
     )
-    made = midway.kindred(model)
-    assert isinstance(made[0], KindredNorm)
+    made = midway.clustered(model)
+    assert isinstance(made[0], ClusteredBatchNorm)
     assert made[1].running_mean is not None
-    with pytest.raises(ValueError, match="kindred statistics already"):
-        midway.kindred(made)
+    with pytest.raises(ValueError, match="already has clustered statistics"):
+        midway.clustered(made)
     with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got int"):
-        midway.kindred(3)  # type: ignore[arg-type]
+        midway.clustered(3)  # type: ignore[arg-type]
 
 
 def test_shapes_that_batch_norm_refuses_are_refused() -> None:
@@ -301,18 +303,18 @@ def test_shapes_that_batch_norm_refuses_are_refused() -> None:
 def test_kindred_twice_keeps_the_source_and_settings_are_part_of_the_state() -> None:
     model = tiny_network()
     before = [layer.running_mean for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
-    use_kindred_statistics(model)
-    use_kindred_statistics(model, prior=7)
-    layers = [layer for layer in model.modules() if isinstance(layer, KindredNorm)]
+    use_clustered_statistics(model)
+    use_clustered_statistics(model, prior=7)
+    layers = [layer for layer in model.modules() if isinstance(layer, ClusteredBatchNorm)]
     assert all(torch.equal(layer.source_mean, mean) for layer, mean in zip(layers, before, strict=True))  # type: ignore[arg-type]
-    assert "statistics='kindred, bandwidth 0.25, prior 7'" in repr(midway.Tent(model))
-    with pytest.raises(ValueError, match=r"the state is of statistics=.kindred, bandwidth 0\.25, prior 7"):
-        midway.Tent(midway.kindred(tiny_network())).load_state_dict(midway.Tent(model).state_dict())
+    assert "statistics='clustered, bandwidth 0.25, prior 7'" in repr(midway.Tent(model))
+    with pytest.raises(ValueError, match=r"the state is of statistics=.clustered, bandwidth 0\.25, prior 7"):
+        midway.Tent(midway.clustered(tiny_network())).load_state_dict(midway.Tent(model).state_dict())
 
 
 def test_the_statistics_are_seen_and_states_do_not_mix() -> None:
-    plain, kindred = (midway.adapt(tiny_network(), "tent", statistics=each) for each in (None, "kindred"))
-    assert "statistics='kindred'" in repr(kindred)
+    plain, kindred = (midway.adapt(tiny_network(), "tent", statistics=each) for each in (None, "clustered"))
+    assert "statistics='clustered'" in repr(kindred)
     assert "statistics" not in repr(plain)
     with pytest.raises(ValueError, match="statistics"):
         kindred.load_state_dict(plain.state_dict())
@@ -323,17 +325,17 @@ def test_the_statistics_are_seen_and_states_do_not_mix() -> None:
 @pytest.mark.parametrize("name", ["memo", "dua"])
 def test_methods_that_mix_in_the_source_refuse_them(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} mixes in the source's statistics in its own way"):
-        midway.adapt(tiny_network(), name, statistics="kindred")
+        midway.adapt(tiny_network(), name, statistics="clustered")
 
 
 def test_bn_leaves_the_prior_to_them() -> None:
-    with pytest.raises(ValueError, match=r"which kindred statistics do by themselves, .* leave prior at 0"):
-        midway.adapt(tiny_network(), "bn", statistics="kindred", prior=16)
+    with pytest.raises(ValueError, match=r"which clustered statistics do themselves, .* leave prior at 0"):
+        midway.adapt(tiny_network(), "bn", statistics="clustered", prior=16)
 
 
 def test_statistics_are_a_setting_of_every_method_in_plans_and_text() -> None:
-    (entry,) = parse_entries('tent(statistics="kindred", label="tent_kindred")')
-    assert entry.complete_settings(0)["statistics"] == "kindred"
+    (entry,) = parse_entries('tent(statistics="clustered", label="tent_clustered")')
+    assert entry.complete_settings(0)["statistics"] == "clustered"
     assert "statistics" not in Entry.make("tent", {"statistics": None}).complete_settings(0)
-    with pytest.raises(ValueError, match="statistics must be 'kindred', or None for the method's own, got 'bacth'"):
+    with pytest.raises(ValueError, match="statistics must be 'clustered', or None for the method's own, got 'bacth'"):
         Entry.make("tent", {"statistics": "bacth"})

@@ -101,7 +101,7 @@ def test_what_cannot_be_found_can_be_given() -> None:
 
 def test_convolution_heads_are_told_what_to_do() -> None:
     squeezed = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 5, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    with pytest.raises(ValueError, match="1x1 convolution '1' makes them, exchange it for"):
+    with pytest.raises(ValueError, match="1x1 convolution '1' computes them, replace it by"):
         head_of(squeezed)
     exchanged = nn.Sequential(squeezed[0], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
     exchanged[3].weight.data, exchanged[3].bias.data = squeezed[1].weight.data.flatten(1), squeezed[1].bias.data
@@ -127,7 +127,7 @@ class Squeezing(nn.Module):
 
 
 def test_a_layer_of_the_body_is_not_taken_for_a_convolution_head() -> None:
-    with pytest.raises(ValueError, match="1x1 convolution 'classes' makes them, exchange it for"):
+    with pytest.raises(ValueError, match="1x1 convolution 'classes' computes them, replace it by"):
         head_of(Squeezing())
 
 
@@ -152,5 +152,5 @@ def test_no_hook_stays_behind_when_the_network_fails() -> None:
 
 def test_features_must_be_one_vector_an_image() -> None:
     wordy = nn.Sequential(nn.Flatten(2), nn.Linear(9, 4), nn.Flatten())
-    with pytest.raises(ValueError, match=r"'1' sees a tensor of shape \(2, 3, 9\) for 2 images"):
+    with pytest.raises(ValueError, match=r"'1' receives a tensor of shape \(2, 3, 9\) for 2 images"):
         features_and_logits(wordy, "1", torch.rand(2, 3, 3, 3))

@@ -126,7 +126,7 @@ def test_a_network_that_takes_only_the_plain_layout(name: str, wrap: str | None)
     assert adapted(IMAGES).equal(first)
     if name == "source":
         torch.testing.assert_close(first, network(IMAGES))
-    with pytest.raises(ValueError, match="the model does not take images of shape"):
+    with pytest.raises(ValueError, match="the model does not accept images of shape"):
         adapted(torch.rand(6, 3, 12, 12))
     assert "embed" not in repr(adapted)
 
@@ -200,7 +200,7 @@ def test_whole_numbers_among_the_parameters(name: str) -> None:
 @pytest.mark.parametrize("name", ["shot", "pl"])
 def test_all_that_can_move_moves(name: str) -> None:
     where = {"shot": "body", "pl": "all"}[name]
-    assert midway.adapt(Counted(tiny_network()), name, moves=where)(IMAGES).isfinite().all()
+    assert midway.adapt(Counted(tiny_network()), name, trainable=where)(IMAGES).isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["t3a", "lame"])
@@ -214,7 +214,7 @@ def test_a_compiled_network_has_a_head_for_every_size_of_batch(name: str) -> Non
 @pytest.mark.parametrize("name", ["tent", "mita", "memo", "shot"])
 def test_half_precision_is_refused_later_too(name: str) -> None:
     adapted = midway.adapt(tiny_network(), name)
-    with pytest.raises(TypeError, match="too coarse for the small steps"):
+    with pytest.raises(TypeError, match="too coarse for the small updates"):
         adapted.half()
     assert adapted(IMAGES).isfinite().all()
 
@@ -277,10 +277,10 @@ def test_tensors_that_a_network_keeps_with_their_graphs() -> None:
 def test_what_cannot_be_copied_says_why() -> None:
     locked = tiny_network()
     locked.lock = threading.Lock()
-    with pytest.raises(TypeError, match=r"cannot be copied by copy.deepcopy, and has to be: cannot pickle"):
+    with pytest.raises(TypeError, match=r"must support copy.deepcopy, which failed: cannot pickle"):
         midway.Source(locked)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that lazy layers are new
         lazy = nn.Sequential(nn.Flatten(), nn.LazyLinear(4))
-    with pytest.raises(TypeError, match="lazy layers that have not seen an image: call it once"):
+    with pytest.raises(TypeError, match="lazy layers without weights: call it once"):
         midway.Source(lazy)

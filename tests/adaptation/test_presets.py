@@ -52,7 +52,7 @@ def test_mita_as_published_has_one_rate_a_longer_data_model_and_plain_steps() ->
 def test_what_cannot_be_had_is_said() -> None:
     with pytest.raises(ValueError, match="unknown preset 'tund': did you mean 'tuned'"):
         midway.adapt(tiny_network(), "tent", preset="tund")
-    with pytest.raises(ValueError, match="no tuned settings of memo, only of source, bn"):
+    with pytest.raises(ValueError, match="no tuned hyper-parameters of memo, only of source, pl"):
         midway.adapt(tiny_network(), "memo", preset="tuned")
     with pytest.raises(TypeError, match=r'midway.adapt\(model, "...", preset=\'tuned\'\)'):
         midway.Tent(tiny_network(), preset="tuned")  # type: ignore[call-arg]
@@ -65,7 +65,7 @@ def test_a_row_of_a_plan_is_named_by_what_is_written_and_stores_what_it_stands_f
     assert entry.label == "tent(preset='tuned')"
     assert entry.settings == preset("tent", "tuned")
     assert parse_entries('tent(preset="tuned", label="tent")')[0].complete_settings(0) == entry.complete_settings(0)
-    with pytest.raises(SettingError, match="memo: there are no tuned settings"):
+    with pytest.raises(SettingError, match="memo: there are no tuned hyper-parameters"):
         Entry.make("memo", {"preset": "tuned"})
 
 

@@ -45,7 +45,7 @@ def test_settings_of_wrappers() -> None:
     with pytest.raises(TypeError, match="min_diversity must be a number, got None"):
         midway.Guarded(tent, min_diversity=None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="model is already adapted by Tent: give the plain network"):
-        midway.kindred(tent)
+        midway.clustered(tent)
 
 
 def test_a_setting_given_twice() -> None:
@@ -81,4 +81,4 @@ def test_labels_and_single_images() -> None:
 
 def test_a_single_image_leans_on_the_source_by_kindred_statistics() -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 8), torch.nn.BatchNorm1d(8)).eval()
-    assert midway.adapt(network, "source", statistics="kindred")(IMAGES[:1]).isfinite().all()
+    assert midway.adapt(network, "source", statistics="clustered")(IMAGES[:1]).isfinite().all()

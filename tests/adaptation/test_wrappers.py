@@ -83,15 +83,14 @@ def test_moving_to_another_dtype_takes_the_good_state_along() -> None:
 
 
 class Script(Method):
-    """Answers from a script, one batch after the other, and moves a weight by 1 each time."""
+    """Answers from a script, one batch after the other, and adds 1 to a weight each time."""
 
     about = About("script", "Script", "-", "none", "a weight", "before", "1 F")
-    evolving = ("weight",)
 
     def __init__(self, model: nn.Module, *, script: tuple[str, ...]) -> None:
         super().__init__(model)
         self.script = script
-        self.weight = 0
+        self.weight = self.add_state("weight", 0)
 
     def step(self, images: Tensor) -> Tensor:
         kind = self.script[self.weight]

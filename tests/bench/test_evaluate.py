@@ -68,11 +68,10 @@ class Counting(Method):
     """Answers right for the first batch only."""
 
     about = About("counting", "Counting", "-", "none", "-", "-", "1 F")
-    evolving = ("seen",)
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        self.seen = 0
+        self.seen = self.add_state("seen", 0)
 
     def step(self, images: Tensor) -> Tensor:
         self.seen += 1

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import midway
+from midway.adaptation import registry
 from midway.bench import Cell, Grid, PlanError, load_plan
 from midway.bench.entries import parse_entries
 from midway.bench.plan_file import line_of
@@ -170,7 +171,7 @@ ERRORS = {
     "methods = 'tent(label=3)'": "1: tent: the label must be a quoted string, got 3.",
     "methods = 'tent,tent'": "1: two entries are called 'tent': give each a label of its own.",
     "methods = 'tent,tent(steps=1)'": "1: 'tent' and 'tent(steps=1)' have the same settings: leave one out.",
-    "images = 10": "1: there are no methods: name some of source, bn",
+    "images = 10": "1: there are no methods: name some of source, pl",
     "methods = 'bn'\nnetworks = 'wrn99'": "2: unknown network 'wrn99': did you mean 'wrn",
     "methods = 'bn'\nnetworks = 'resnet20@/no/file.pth'": "2: there is no file /no/file.pth for resnet20@/no/file.pth.",
     "methods = 'bn'\nnetworks = 'resnet21@/no/file'": "2: unknown architecture 'resnet21': did you mean 'resnet",
@@ -261,7 +262,7 @@ def test_modules_with_methods_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mo
         "    about = replace(BN.about, name='my_bn')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(midway.adaptation.registry, "_METHODS", dict(midway.adaptation.registry._METHODS))
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))
     (cell,) = cells(**{"methods": "my_bn", "import": "my_methods"})
     assert cell.module == "my_methods"
     del sys.modules["my_methods"]

@@ -39,7 +39,7 @@ def test_the_ablation_variants_are_what_they_say() -> None:
     n, data_n, td = (mita[k] for k in ("predictor_steps", "data_model_steps", "data_steps"))
     update = mita["langevin_steps"] + 2 - mita["shared_pass"]
     assert costs["mita_without_model"].forward_passes == td + 1
-    assert costs["mita_without_model"].moving_parameters == 0
+    assert costs["mita_without_model"].trainable_parameters == 0
     assert costs["mita_without_data"].forward_passes == n * update + 1
     assert costs["mita_same"].forward_passes == n * update + td + 1
     assert costs["mita"].forward_passes == (n + data_n) * update + td + 1

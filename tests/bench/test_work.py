@@ -77,11 +77,10 @@ class Moody(Method):
     """Raises on its second batch."""
 
     about = About("moody", "Moody", "-", "none", "-", "-", "1 F")
-    evolving = ("seen",)
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
-        self.seen = 0
+        self.seen = self.add_state("seen", 0)
 
     def step(self, images: Tensor) -> Tensor:
         self.seen += 1
@@ -94,7 +93,7 @@ class Moody(Method):
 @pytest.fixture
 def moody(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = midway.adaptation.registry
-    monkeypatch.setattr(registry, "_METHODS", registry._METHODS | {"moody": Moody})
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS) | {"moody": Moody})
 
 
 @pytest.mark.usefixtures("moody")

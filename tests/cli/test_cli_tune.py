@@ -143,7 +143,7 @@ def test_a_gain_that_cannot_be_measured_costs_neither_settings_nor_page(
 def test_what_is_given_is_held_and_streams_can_be_chosen(tmp_path: Path) -> None:
     command = [
         "tune",
-        'tent(steps=2, statistics="kindred")',
+        'tent(steps=2, statistics="clustered")',
         "--seed",
         "1",
         "--scenarios",
@@ -155,7 +155,7 @@ def test_what_is_given_is_held_and_streams_can_be_chosen(tmp_path: Path) -> None
     assert {tuple(trial["settings"]) for trial in found["trials"]} == {("lr",)}
     assert list(found["trials"][0]["by_stream"]) == ["pure:spatter", "mixture:saturate/spatter@0.5"]
     planned = load_plan(tmp_path / "best.toml").methods
-    assert planned[0].settings == {"steps": 2, "statistics": "kindred"}
+    assert planned[0].settings == {"steps": 2, "statistics": "clustered"}
     assert all(entry.settings.items() >= planned[0].settings.items() for entry in planned)
 
 
@@ -168,7 +168,7 @@ def test_a_method_of_ones_own_is_imported(tmp_path: Path, monkeypatch: pytest.Mo
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))
     with_import = ["--import", "tuned_by_me"]
     assert "tuned_by_me" in runner.invoke(app, ["methods", *with_import]).output
     assert "Step size" in runner.invoke(app, ["methods", "show", "tuned_by_me", *with_import]).output

@@ -46,7 +46,7 @@ def test_a_huge_prior_is_the_source_and_a_tiny_one_is_the_batch() -> None:
 
 
 def test_networks_without_running_statistics_earn_a_warning() -> None:
-    with pytest.warns(UserWarning, match="BN changes nothing here"):
+    with pytest.warns(UserWarning, match="BN changes nothing"):
         method = midway.BN(tiny_network("group"))
     images = batches(1)[0]
     assert torch.equal(method(images), midway.Source(tiny_network("group"))(images))
@@ -54,10 +54,10 @@ def test_networks_without_running_statistics_earn_a_warning() -> None:
 
 def test_a_prior_needs_statistics_to_mix_in() -> None:
     network = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), nn.Flatten())
-    with pytest.raises(ValueError, match="its BatchNorm layers kept no running statistics: leave prior at 0"):
+    with pytest.raises(ValueError, match="its BatchNorm layers have no running statistics: leave prior at 0"):
         midway.BN(network, prior=16)
-    with pytest.raises(ValueError, match="which kindred statistics do by themselves"):
-        midway.BN(midway.kindred(tiny_network()), prior=16)
+    with pytest.raises(ValueError, match="which clustered statistics do themselves"):
+        midway.BN(midway.clustered(tiny_network()), prior=16)
 
 
 def test_negative_prior_is_refused() -> None:
@@ -71,7 +71,7 @@ def test_a_failing_forward_puts_the_source_statistics_back() -> None:
     first = next(module for module in method.model.modules() if isinstance(module, nn.BatchNorm2d))
     first.weight = None  # type: ignore[assignment]
     first.bias = nn.Parameter(torch.zeros(99), requires_grad=False)
-    with pytest.raises(ValueError, match="does not take images"):
+    with pytest.raises(ValueError, match="does not accept images"):
         method(batches(1)[0])
     assert torch.equal(method.model.state_dict()["1.running_mean"], before["1.running_mean"])
 

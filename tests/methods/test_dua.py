@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.per_image import Moments
+from midway.adaptation.image_statistics import Moments
 from midway.adaptation.views import CROP_NUMBERS, crops, draw
 from midway.methods import dua
-from midway.methods.dua import DUA, move_statistics
+from midway.methods.dua import DUA, update_running_statistics
 from midway.testing import batches, tiny_network
 
 
@@ -39,7 +39,7 @@ def naive_dua(network: nn.Module, stream: list[Tensor], copies: int, most: int) 
 @pytest.mark.parametrize("most", [0, 7, 100])
 @pytest.mark.parametrize("at_once", [1, 3, 12])
 def test_agrees_with_one_image_at_a_time(monkeypatch: pytest.MonkeyPatch, most: int, at_once: int) -> None:
-    monkeypatch.setattr(dua, "NUMBERS_AT_ONCE", at_once * 8 * 3 * 16 * 16)
+    monkeypatch.setattr(dua, "VALUES_PER_PASS", at_once * 8 * 3 * 16 * 16)
     stream = batches(3)
     method = DUA(tiny_network(), copies=8, images=most)
     for images, expected in zip(stream, naive_dua(tiny_network(), stream, 8, most), strict=True):
@@ -60,7 +60,7 @@ def test_how_the_stream_is_cut_does_not_matter() -> None:
 def test_closed_form_of_three_moves_by_hand() -> None:
     layer = nn.BatchNorm1d(1)
     moments = Moments(torch.tensor([[10.0], [20.0], [30.0]]), torch.tensor([[4.0], [4.0], [8.0]]), 5)
-    move_statistics(layer, [moments], [0.5, 0.25, 0.1])
+    update_running_statistics(layer, [moments], [0.5, 0.25, 0.1])
     mean, var = 0.0, 1.0
     for momentum, m, v in ((0.5, 10, 5), (0.25, 20, 5), (0.1, 30, 10)):  # variances times 5 / 4
         mean, var = (1 - momentum) * mean + momentum * m, (1 - momentum) * var + momentum * v
@@ -76,7 +76,7 @@ def test_a_layer_that_runs_twice_follows_twice(monkeypatch: pytest.MonkeyPatch, 
         layers = list(tiny_network().children())
         return nn.Sequential(*layers[:5], layers[4], *layers[5:])  # the second norm layer again
 
-    monkeypatch.setattr(dua, "NUMBERS_AT_ONCE", at_once * 8 * 3 * 16 * 16)
+    monkeypatch.setattr(dua, "VALUES_PER_PASS", at_once * 8 * 3 * 16 * 16)
     stream = batches(2)
     method = DUA(recurrent(), copies=8)
     for images, expected in zip(stream, naive_dua(recurrent(), stream, 8, 100), strict=True):
@@ -100,8 +100,8 @@ def test_homemade_batch_norms_adapt_one_image_at_a_time() -> None:
     ours, theirs = DUA(plain, copies=8), DUA(homemade, copies=8)
     for images in batches(2):
         torch.testing.assert_close(theirs(images), ours(images), rtol=1e-4, atol=1e-4)
-    assert ours._takes_many_images
-    assert not theirs._takes_many_images
+    assert ours._supports_many_images
+    assert not theirs._supports_many_images
 
 
 def test_only_statistics_move_and_only_for_the_first_images() -> None:
@@ -117,7 +117,7 @@ def test_only_statistics_move_and_only_for_the_first_images() -> None:
 
 
 def test_networks_without_batch_norm_earn_a_warning() -> None:
-    with pytest.warns(UserWarning, match="DUA changes nothing here"):
+    with pytest.warns(UserWarning, match="DUA changes nothing"):
         method = DUA(tiny_network("group"))
     (images,) = batches(1)
     assert torch.equal(method(images), midway.Source(tiny_network("group"))(images))

@@ -92,7 +92,7 @@ def test_the_fisher_penalty_holds_the_weights_near_the_source(sharp_network: Net
         method = midway.EATA(sharp_network(), optimizer="sgd", lr=0.02, redundancy=1.1, **extra)  # type: ignore[arg-type]
         for images in batches(6):
             method(images)
-        moved = torch.nn.utils.parameters_to_vector(method.moving) - method.source_weights
+        moved = torch.nn.utils.parameters_to_vector(method.trainable) - method.source_weights
         return moved.norm().item()
 
     free = distance()
@@ -201,7 +201,7 @@ def test_homemade_norm_layers_are_taken_to_mix_images() -> None:
 def test_nothing_selected_runs_no_backward_pass() -> None:
     method, bn = midway.EATA(tiny_network(), margin=1e-6), midway.BN(tiny_network())
     backwards: list[int] = []
-    for parameter in method.moving:
+    for parameter in method.trainable:
         parameter.register_hook(lambda gradient: backwards.append(1))
     for images in batches(2):
         assert torch.equal(method(images), bn(images))
@@ -273,9 +273,9 @@ def test_mistakes_are_refused() -> None:
     images = batches(1)[0]
     with pytest.raises(ValueError, match="fisher_images: images must be in"):
         midway.EATA(tiny_network(), fisher_images=images * 255)
-    with pytest.raises(ValueError, match="fisher_images: the model does not take images of shape"):
+    with pytest.raises(ValueError, match="fisher_images: the model does not accept images of shape"):
         midway.EATA(tiny_network(), fisher_images=images[:, :1])
-    with pytest.raises(ValueError, match="fisher_images holds 2001 images: give at most 2000"):
+    with pytest.raises(ValueError, match="fisher_images contains 2001 images: give at most 2000"):
         midway.EATA(tiny_network(), fisher_images=torch.rand(2001, 3, 2, 2))
     with pytest.raises(TypeError, match=r"fisher_images: images must be a torch\.Tensor, got list"):
         midway.EATA(tiny_network(), fisher_images=[images])  # type: ignore[arg-type]

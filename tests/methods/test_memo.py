@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.per_image import UnsuitedError, Weights, weights_by_image
+from midway.adaptation.image_weights import UnsupportedError, Weights, weights_by_image
 from midway.adaptation.views import augmix_views, draw
 from midway.methods.memo import MEMO, marginal_entropy
 from midway.models import WideResNet
@@ -76,7 +76,7 @@ def test_agrees_with_a_naive_implementation(norm: Norm, settings: dict[str, int]
     expected = naive_memo(tiny_network(norm), images, **({"views": 6, "lr": LR, "prior": 16} | settings))  # type: ignore[arg-type]
     method = MEMO(tiny_network(norm), views=6, lr=LR, images_at_once=at_once, **settings)  # type: ignore[arg-type]
     torch.testing.assert_close(method(images), expected, rtol=1e-3, atol=1e-4)
-    assert method._takes_many_images
+    assert method._supports_many_images
 
 
 def test_agrees_to_the_last_digits_in_double_precision() -> None:
@@ -144,7 +144,7 @@ def test_networks_that_do_not_batch_fall_back_by_themselves() -> None:
     torch.testing.assert_close(
         method(images), naive_memo(network, images, views=4, lr=LR, prior=16), rtol=1e-3, atol=1e-4
     )
-    assert not method._takes_many_images
+    assert not method._supports_many_images
 
 
 class Rich(nn.Module):
@@ -219,7 +219,7 @@ def test_weights_used_behind_a_layers_back_are_noticed(calls: bool) -> None:
     method = MEMO(network, views=4, lr=LR)
     expected = naive_memo(network, images, views=4, lr=LR, prior=16)
     torch.testing.assert_close(method(images), expected, rtol=1e-3, atol=1e-4)
-    assert not method._takes_many_images
+    assert not method._supports_many_images
 
 
 def test_weights_that_the_pass_does_not_meet_are_noticed() -> None:
@@ -229,12 +229,12 @@ def test_weights_that_the_pass_does_not_meet_are_noticed() -> None:
     network = nn.ModuleDict({"used": nn.Linear(3, 2), "spare": Spare(3, 2)}).requires_grad_(False)
     network.forward = lambda x: network["used"](x)  # type: ignore[method-assign]
     weights = {name: p.expand(2, *p.shape) for name, p in network.named_parameters()}
-    with pytest.raises(UnsuitedError, match=r"spare.bias, spare.weight"):
+    with pytest.raises(UnsupportedError, match=r"spare.bias, spare.weight"):
         run_by_image(network, weights, torch.rand(4, 3), source_share=0)
     tied = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.BatchNorm1d(3)).requires_grad_(False).eval()
     tied[2].weight = tied[1].weight
     weights = {name: p.expand(2, *p.shape) for name, p in tied.named_parameters()}
-    with pytest.raises(UnsuitedError, match="2 shares its weights"):
+    with pytest.raises(UnsupportedError, match="2 shares its weights"):
         run_by_image(tied, weights, torch.rand(4, 3), source_share=0)
     assert all("forward" not in module.__dict__ for module in tied.modules())
 
@@ -245,7 +245,7 @@ def test_the_embedded_network_gets_the_same_answers_either_way() -> None:
     batch = next(iter(midway.streams.pure(images, "gaussian_noise"))).images
     one, many = MEMO(model, views=4, images_at_once=1), MEMO(model, views=4, images_at_once=3)
     torch.testing.assert_close(many(batch), one(batch), rtol=1e-3, atol=1e-3)
-    assert many._takes_many_images
+    assert many._supports_many_images
 
 
 def test_published_settings_follow_the_size_of_the_images() -> None:
@@ -281,7 +281,7 @@ def test_steps_that_are_not_finite_are_not_taken() -> None:
     assert torch.equal(moved[1], unmoved[1])
     assert moved.isfinite().all()
     assert not torch.allclose(moved[0], unmoved[0], atol=1e-3)
-    assert method._takes_many_images
+    assert method._supports_many_images
 
 
 @pytest.mark.parametrize("name", ["memo", "dua"])
@@ -303,5 +303,5 @@ def test_what_it_cannot_do_it_says() -> None:
         MEMO(tiny_network(), prior=-1)
     with pytest.raises(ValueError, match="images_at_once must be at least 1, got 0"):
         MEMO(tiny_network(), images_at_once=0)
-    with pytest.raises(ValueError, match="no weights to move"):
+    with pytest.raises(ValueError, match="no weights to adapt"):
         MEMO(nn.Flatten())

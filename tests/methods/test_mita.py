@@ -27,16 +27,16 @@ def energy(model: nn.Module, x: Tensor) -> Tensor:
     return -torch.log(torch.exp(model(x)).sum(dim=1))
 
 
-@pytest.mark.parametrize("data_measure", ["natural", "pixels"])
+@pytest.mark.parametrize("gradient_filter", ["spectral", None])
 @pytest.mark.parametrize("shared_pass", [False, True])
 @pytest.mark.parametrize("langevin_steps", [0, 1, 2])
 @pytest.mark.parametrize("data_model", ["persistent", "fresh"])
 def test_mita_agrees_with_the_plain_implementation_over_batches(
-    data_model: str, langevin_steps: int, shared_pass: bool, data_measure: str
+    data_model: str, langevin_steps: int, shared_pass: bool, gradient_filter: str | None
 ) -> None:
     settings = SHARED | {"data_model_steps": 3, "data_steps": 2, "data_step_size": 0.5, "data_model_lr": 2e-2}
     settings |= {"data_model": data_model}
-    settings |= {"langevin_steps": langevin_steps, "shared_pass": shared_pass, "data_measure": data_measure}
+    settings |= {"langevin_steps": langevin_steps, "shared_pass": shared_pass, "gradient_filter": gradient_filter}
     plain = PlainMITA(tiny_network(), like=torch.channels_last, **settings)
     mita = midway.MITA(tiny_network(), **settings)
     for images in batches(4):
@@ -62,7 +62,7 @@ def test_without_data_is_tea() -> None:
 
 def test_without_model_the_source_answers_images_moved_down_its_energy() -> None:
     network, images = tiny_network(), batches(1)[0]
-    mita = midway.MITA(network, adapt_model=False, data_step_size=0.5, data_measure="pixels")
+    mita = midway.MITA(network, adapt_model=False, data_step_size=0.5, gradient_filter=None)
     x = images.clone().requires_grad_()
     moved = images - 0.25 * torch.autograd.grad(energy(network, x).sum(), x)[0]
     torch.testing.assert_close(mita(images), network(moved).detach())
@@ -72,7 +72,7 @@ def test_without_model_the_source_answers_images_moved_down_its_energy() -> None
 
 def test_same_uses_one_model_and_takes_no_further_steps() -> None:
     mita = midway.MITA(
-        tiny_network(), data_model="same", data_step_size=0.5, data_measure="pixels", langevin_steps=2, **SHARED
+        tiny_network(), data_model="same", data_step_size=0.5, gradient_filter=None, langevin_steps=2, **SHARED
     )
     tea = midway.TEA(tiny_network(), langevin_steps=2, **SHARED)
     images = batches(1)[0]
@@ -154,7 +154,7 @@ def test_diagnostics_tell_energies_gap_and_move() -> None:
     assert seen["energy_gap"] == pytest.approx(seen["energy_images"] - seen["energy_samples"])
     assert {"data_model_energy_images", "data_model_energy_samples", "data_model_energy_gap"} < set(seen)
     assert mita.adapted_images is not None
-    assert seen["data_move"] == pytest.approx((mita.adapted_images - images).flatten(1).norm(dim=1).mean().item())
+    assert seen["displacement"] == pytest.approx((mita.adapted_images - images).flatten(1).norm(dim=1).mean().item())
     assert "skipped_steps" not in seen
 
 
@@ -164,7 +164,7 @@ def test_diverging_sampling_neither_poisons_the_model_nor_the_answer() -> None:
     images = batches(1)[0]
     logits = mita(images)
     assert logits.isfinite().all()
-    assert mita.diagnostics["stalled_moves"] > 0
+    assert mita.diagnostics["stalled_steps"] > 0
     assert all(p.isfinite().all() for p in mita.parameters())
 
 
@@ -178,10 +178,10 @@ def test_chains_that_ran_to_infinity_start_again() -> None:
         assert ada.buffer._images is not None
         ada.buffer._images[:3] = float("inf")
     mita(second)
-    skipped = mita.diagnostics["stalled_moves"]
+    skipped = mita.diagnostics["stalled_steps"]
     assert skipped > 0
     mita(third)
-    assert mita.diagnostics["stalled_moves"] == skipped
+    assert mita.diagnostics["stalled_steps"] == skipped
 
 
 def test_bf16_is_close_and_refused_by_a_wrong_name() -> None:
@@ -198,11 +198,11 @@ def test_bf16_is_close_and_refused_by_a_wrong_name() -> None:
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="must be at least 1, got 0, 1 and 1"):
         midway.MITA(tiny_network(), predictor_steps=0)
-    with pytest.raises(ValueError, match="data_measure must be 'natural' or 'pixels', got 'metres'"):
-        midway.MITA(tiny_network(), data_measure="metres")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="gradient_filter must be 'spectral' or None, got 'metres'"):
+        midway.MITA(tiny_network(), gradient_filter="metres")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="data_model must be"):
         midway.MITA(tiny_network(), data_model="other")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="goes on from the predictor"):
+    with pytest.raises(ValueError, match="continues from the predictor"):
         midway.MITA(tiny_network(), data_model="fresh", predictor_steps=3, data_model_steps=2)
     with pytest.raises(ValueError, match="langevin_steps must be 0 or more"):
         midway.TEA(tiny_network(), langevin_steps=-1)

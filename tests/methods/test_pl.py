@@ -48,16 +48,16 @@ def test_agrees_with_a_naive_implementation_over_batches(sharp_network: Callable
     assert 0.1 < method.diagnostics["selected_share"] < 0.9
 
 
-def test_without_confident_images_nothing_moves() -> None:
+def test_without_confident_images_nothing_changes() -> None:
     method, bn = midway.PL(tiny_network(), threshold=0.999), midway.BN(tiny_network())
     for images in batches(2):
         assert torch.equal(method(images), bn(images))
     assert method.diagnostics == {"judged": 24, "selected": 0, "selected_share": 0.0}
 
 
-def test_all_moves_every_weight_and_norm_only_scales_and_shifts() -> None:
-    for moves, expected in (("norm", {"1", "4"}), ("all", {"0", "1", "3", "4", "8"})):
-        method = midway.PL(tiny_network(), threshold=0.0, moves=moves)  # type: ignore[arg-type]
+def test_all_trains_every_weight_and_norm_only_scales_and_shifts() -> None:
+    for trainable, expected in (("norm", {"1", "4"}), ("all", {"0", "1", "3", "4", "8"})):
+        method = midway.PL(tiny_network(), threshold=0.0, trainable=trainable)  # type: ignore[arg-type]
         before = {name: p.clone() for name, p in method.model.named_parameters()}
         method(batches(1)[0])
         moved = {name.split(".")[0] for name, p in method.model.named_parameters() if not torch.equal(p, before[name])}
@@ -75,8 +75,8 @@ def test_after_is_the_answer_of_the_moved_network() -> None:
 def test_mistakes_are_refused() -> None:
     with pytest.raises(ValueError, match="threshold must be a probability"):
         midway.PL(tiny_network(), threshold=90)
-    with pytest.raises(ValueError, match="moves must be 'norm' or 'all', got 'head'"):
-        midway.PL(tiny_network(), moves="head")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="trainable must be 'norm' or 'all', got 'head'"):
+        midway.PL(tiny_network(), trainable="head")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         midway.PL(tiny_network(), steps=0)
     with pytest.raises(ValueError, match="predict must be 'before' or 'after'"):

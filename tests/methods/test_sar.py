@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.sam import SAM
-from midway.adaptation.stages import last_stage
+from midway.adaptation.optimization import SAM
+from midway.adaptation.parameters import last_stage
 from midway.testing import Norm, batches, tiny_network
 
 Network = Callable[..., nn.Module]
@@ -90,7 +90,7 @@ def test_sam_steps_by_the_gradient_uphill_and_comes_back_first() -> None:
         seen.append(x.item())
         return x * x + 10 * y
 
-    assert sam.descend(loss(), loss)
+    assert sam.step(loss(), loss)
     up = 3 + 2 * 6 / math.sqrt(136)
     assert seen == [3.0, pytest.approx(up)]
     assert x.item() == pytest.approx(3 - 0.1 * 2 * up)
@@ -100,13 +100,13 @@ def test_sam_steps_by_the_gradient_uphill_and_comes_back_first() -> None:
 def test_sam_without_a_loss_uphill_or_with_one_that_is_not_finite_changes_nothing() -> None:
     x = nn.Parameter(torch.tensor(3.0))
     sam = SAM(torch.optim.SGD([x], lr=0.1, momentum=0.9), rho=2.0)
-    assert not sam.descend(x * x, lambda: None)
-    assert not sam.descend(x * x, lambda: x * float("nan"))
-    assert not sam.descend(x * float("inf"), lambda: x * float("inf"))
+    assert not sam.step(x * x, lambda: None)
+    assert not sam.step(x * x, lambda: x * float("nan"))
+    assert not sam.step(x * float("inf"), lambda: x * float("inf"))
     assert x.item() == 3.0
     assert sam.state_dict()["state"] == {}
     with pytest.raises(RuntimeError, match="broken"):
-        sam.descend(x * x, broken)
+        sam.step(x * x, broken)
     assert x.item() == 3.0
     with pytest.raises(ValueError, match="rho must be 0 or more"):
         SAM(torch.optim.SGD([x], lr=0.1), rho=-1)
@@ -124,7 +124,7 @@ def test_sam_comes_back_even_if_the_backward_pass_uphill_is_interrupted() -> Non
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as held:  # as a notebook holds the last error
-        SAM(torch.optim.SGD([x], lr=0.1), rho=2.0).descend(x * x, interrupted)
+        SAM(torch.optim.SGD([x], lr=0.1), rho=2.0).step(x * x, interrupted)
     assert held.value is not None
     assert x.item() == 3.0
 
@@ -151,7 +151,7 @@ def test_a_recovery_clears_the_mean_and_the_momentum_and_is_counted(sharp_networ
     assert not method.sam.optimizer.state
     assert torch.equal(method(second), fresh(second))
     assert method.diagnostics["recoveries"] == 2
-    assert method.diagnostics["judged"] == 24  # what was noted stays
+    assert method.diagnostics["judged"] == 24  # what was recorded stays
 
 
 def test_the_threshold_is_heeded_and_follows_the_number_of_classes(sharp_network: Network) -> None:
@@ -222,7 +222,7 @@ def test_the_last_stage_of_deep_networks_stays() -> None:
 
 
 def test_mistakes_are_refused() -> None:
-    with pytest.raises(ValueError, match="leaves no normalisation layer to move"):
+    with pytest.raises(ValueError, match="leaves no normalisation layer to adapt"):
         midway.SAR(tiny_network(), exclude=("1", "4"))
     with pytest.raises(ValueError, match="margin must be a share of ln C"):
         midway.SAR(tiny_network(), margin=0)

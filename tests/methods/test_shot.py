@@ -43,16 +43,16 @@ class NaiveSHOT:
 
 def test_agrees_with_a_naive_implementation_over_batches(sharp_network: Network) -> None:
     naive = NaiveSHOT(sharp_network(), lr=1e-3)  # type: ignore[arg-type]
-    method = midway.SHOT(sharp_network(), moves="body", lr=1e-3)
+    method = midway.SHOT(sharp_network(), trainable="body", lr=1e-3)
     for images in batches(4):
         torch.testing.assert_close(method(images), naive(images), rtol=1e-2, atol=1e-2)
     assert method.diagnostics["confident"] == naive.confident
     assert 0.1 < method.diagnostics["confident_share"] < 0.9
 
 
-def test_the_head_stays_and_all_else_moves() -> None:
-    for moves, expected in (("body", {"0", "1", "3", "4"}), ("norm", {"1", "4"})):
-        method = midway.SHOT(tiny_network(), moves=moves)  # type: ignore[arg-type]
+def test_the_head_is_frozen_and_the_rest_adapts() -> None:
+    for trainable, expected in (("body", {"0", "1", "3", "4"}), ("norm", {"1", "4"})):
+        method = midway.SHOT(tiny_network(), trainable=trainable)  # type: ignore[arg-type]
         before = {name: p.clone() for name, p in method.model.named_parameters()}
         method(batches(1)[0])
         moved = {name.split(".")[0] for name, p in method.model.named_parameters() if not torch.equal(p, before[name])}
@@ -76,12 +76,12 @@ def test_a_class_that_nothing_is_likely_to_be_leaves_the_gradient_finite() -> No
 
 
 def test_the_head_is_found_or_given_and_shown() -> None:
-    assert "head='8'" in repr(midway.SHOT(tiny_network(), moves="body"))
-    assert "head='8'" in repr(midway.SHOT(tiny_network(), moves="body", head="8"))
+    assert "head='8'" in repr(midway.SHOT(tiny_network(), trainable="body"))
+    assert "head='8'" in repr(midway.SHOT(tiny_network(), trainable="body", head="8"))
     assert "head=None" in repr(midway.SHOT(tiny_network()))
     headless = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
     with pytest.raises(ValueError, match="no linear layer"):
-        midway.SHOT(headless, moves="body")
+        midway.SHOT(headless, trainable="body")
     assert midway.SHOT(headless)(batches(1)[0]).shape == (12, 4)
 
 
@@ -94,11 +94,11 @@ def test_after_is_the_answer_of_the_moved_network() -> None:
 
 
 def test_mistakes_are_refused() -> None:
-    with pytest.raises(ValueError, match="moves must be 'body' or 'norm'"):
-        midway.SHOT(tiny_network(), moves="all")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="trainable must be 'body' or 'norm'"):
+        midway.SHOT(tiny_network(), trainable="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="pseudo_weight must be 0 or more"):
         midway.SHOT(tiny_network(), pseudo_weight=-1)
     with pytest.raises(ValueError, match="threshold must be a probability"):
         midway.SHOT(tiny_network(), threshold=1)
     with pytest.raises(ValueError, match="no weights besides its head"):
-        midway.SHOT(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), moves="body", head="1")
+        midway.SHOT(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), trainable="body", head="1")

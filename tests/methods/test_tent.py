@@ -63,7 +63,7 @@ def test_after_is_the_answer_of_the_moved_network() -> None:
     bn = midway.BN(tiny_network())
     assert torch.equal(before(first), bn(first))
     moved = after(first)
-    before.optimizer.made("adam", lr=1e-2).param_groups[0]["lr"] = 0.0
+    before.optimizer.get("adam", lr=1e-2).param_groups[0]["lr"] = 0.0
     assert torch.equal(before(first), moved)
     assert not torch.equal(moved, bn(first))
 
@@ -108,7 +108,7 @@ class MyBatchNorm(nn.Module):
 def test_layers_whose_statistics_cannot_be_exchanged_are_named(method: Callable[[nn.Module], midway.Method]) -> None:
     network = tiny_network()
     network[4] = MyBatchNorm(network[4])  # type: ignore[index, operator, arg-type]
-    with pytest.warns(UserWarning, match=r"^4 \(MyBatchNorm\) will go on with the statistics of training") as warned:
+    with pytest.warns(UserWarning, match=r"^4 \(MyBatchNorm\) will keep the statistics of training") as warned:
         method(network)
     assert warned[0].filename == __file__  # it points at the line that made the method
 

@@ -10,7 +10,7 @@ import pytest
 from midway.bench import Cell, Comparison, Failure, Record, Result
 
 PAIR = "outlier:glass_blur/fog@0.005"
-COST = {"images": 200, "flops_total": 4e11, "forward_passes": 2.0, "backward_passes": 1.0, "moving_parameters": 1824}
+COST = {"images": 200, "flops_total": 4e11, "forward_passes": 2.0, "backward_passes": 1.0, "trainable_parameters": 1824}
 
 
 def _made(label: str, stream: str, *accuracies: float, method: str = "", seed: int = 0, **more: Any) -> Result:

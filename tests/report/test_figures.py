@@ -201,7 +201,7 @@ def test_lines_far_below_are_noted_and_names_keep_clear_of_each_other(made: Made
     figure = draw_over_time(accuracy_over_time(results), looks({label: label for label in values}))
     (axes,) = figure.axes
     assert "far below: Source 20.2" in written(figure)
-    assert [line.get_label() for line in axes.lines] == ["BN", "TENT", "SHOT", "MITA"]
+    assert [line.get_label() for line in axes.lines] == ["BN", "SHOT", "TENT", "MITA"]
     assert axes.get_ylim()[0] > 59
     figure.draw_without_rendering()
     names = [note for note in axes.texts if note.get_text() in ("BN", "TENT", "SHOT", "MITA")]

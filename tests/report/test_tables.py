@@ -54,7 +54,7 @@ def test_brackets_are_no_markup() -> None:
 
 
 def test_source_with_other_statistics_is_not_what_others_are_measured_by() -> None:
-    kindred = [replace(each, hyperparameters={"statistics": "kindred"}) for each in seeds("source", "kin", 80)]
+    kindred = [replace(each, hyperparameters={"statistics": "clustered"}) for each in seeds("source", "kin", 80)]
     table = accuracy_table(Comparison("", "", {}, (*kindred, *seeds("source", "source", 60), *seeds("bn", "bn", 70))))
     assert not any(cell.below_source for _, row in table.rows for cell in row if cell is not None)
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import midway
+from midway.adaptation.samples import sample_images
 from midway.functional import free_energy
-from midway.sampling import Randomness, ReplayBuffer, langevin, move, sample_images
+from midway.sampling import Randomness, ReplayBuffer, langevin, langevin_step
 from midway.testing import tiny_network
 
 WEIGHT = torch.tensor([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.0]])  # three classes, images of one row of two pixels
@@ -75,10 +76,10 @@ def test_an_image_whose_gradient_is_not_finite_stays_and_is_counted() -> None:
     assert not torch.equal(walk.images[1], x[1])
     assert walk.stalled.tolist() == [True, False]
     far = langevin(lambda images: images.sum(dim=(1, 2, 3)) * 1e30, x, steps=1, step_size=1e30, noise=0)
-    assert torch.equal(far.images, x)  # a finite gradient, but a move to infinity
+    assert torch.equal(far.images, x)  # a finite gradient, but a step to infinity
     assert far.stalled.all()
-    for limits in ({"clip": 1.0}, {"clamp": (0.0, 1.0)}):  # which would make a finite move of an infinite gradient
-        endless = move(x, torch.full_like(x, torch.inf), step_size=0.1, noise=0, **limits)  # type: ignore[arg-type]
+    for limits in ({"clip": 1.0}, {"clamp": (0.0, 1.0)}):  # which would make a finite step of an infinite gradient
+        endless = langevin_step(x, torch.full_like(x, torch.inf), step_size=0.1, noise=0, **limits)  # type: ignore[arg-type]
         assert torch.equal(endless.images, x)
         assert endless.stalled.all()
 
@@ -144,7 +145,7 @@ def test_buffers_refuse_what_does_not_fit() -> None:
     buffer, generator = ReplayBuffer(capacity=4), torch.Generator()
     places, images = buffer.draw(torch.zeros(2, 3, 8, 8), generator)
     buffer.put(places, images)
-    with pytest.raises(ValueError, match=r"holds images of shape \(3, 8, 8\), got \(3, 9, 9\): reset"):
+    with pytest.raises(ValueError, match=r"contains images of shape \(3, 8, 8\), got \(3, 9, 9\): reset"):
         buffer.draw(torch.zeros(2, 3, 9, 9), generator)
     with pytest.raises(ValueError, match="buffer of 4 chains, this one has 5"):
         ReplayBuffer(capacity=5).load_state_dict(buffer.state_dict())

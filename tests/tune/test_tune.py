@@ -78,7 +78,7 @@ def test_a_search_never_sees_what_results_are_reported_on() -> None:
     )
     with pytest.raises(ValueError, match=r"mixture:spatter/fog: results are reported on fog, a search must not see it"):
         Search(method="tent", scenarios=("mixture:spatter/fog",))
-    with pytest.raises(ValueError, match="source declares nothing to search; these do: bn, tent"):
+    with pytest.raises(ValueError, match="source declares nothing to search; these do: pl, bn"):
         Search(method="source")
 
 
@@ -237,7 +237,7 @@ def test_combinations_that_make_no_sense_are_rejected_not_failed(
     study.enqueue_trial(nonsense)
     found = tune(search, storage=str(tmp_path / "study"), trials=2)
     assert found.trials[1].state == "pruned"
-    assert found.trials[1].failure.startswith("rejected: mita: a fresh data model goes on from the predictor")
+    assert found.trials[1].failure.startswith("rejected: mita: a fresh data model continues from the predictor")
 
 
 @pytest.mark.usefixtures("by_formula")
@@ -336,7 +336,7 @@ def record(number: int, value: float, **settings: Any) -> TrialRecord:
 def test_the_plan_holds_defaults_and_tuned_on_held_out_streams(tmp_path: Path) -> None:
     search = Search(method="shot", images=400)
     defaults = search.defaults(ResourceCache())
-    trials = (record(0, 70.0, **defaults), record(1, 72.5, **(defaults | {"moves": "norm", "lr": 1.25e-05})))
+    trials = (record(0, 70.0, **defaults), record(1, 72.5, **(defaults | {"trainable": "norm", "lr": 1.25e-05})))
     found = StudyResult("shot", search.name, {}, defaults, trials, {})
     path = tmp_path / "best.toml"
     path.write_text(held_out_plan(search, found))

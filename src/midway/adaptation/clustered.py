@@ -1,28 +1,30 @@
-"""Kindred statistics: each image is normalised by the images of its batch that are like it.
+"""Clustered statistics: BatchNorm layers normalise each image with the statistics of similar images in its batch.
 
-Batch statistics (Schneider et al., NeurIPS 2020) suppose that a batch has one distribution. Where it has several, an
-image of the minority is normalised by strangers and lost, and in a half-and-half mixture the statistics fit nobody.
-Here every image i of a batch has its own mean and variance in a BatchNorm layer, weighted over the images j of the
-batch by how alike they are,
+Batch statistics (Schneider et al., NeurIPS 2020) assume one distribution per batch. If there are several, an outlier is
+normalised with the statistics of unrelated images, and the statistics of a half-and-half mixture fit neither half.
+Clustered statistics give every image i of a batch its own mean and variance in a BatchNorm layer, weighted over the
+images j of the batch by their similarity:
 
     m_i = sum_j w_ij mean_j,    v_i = sum_j w_ij E[(x_j - m_i)^2],    w_ij = softmax_j(-d_ij / h).
 
-An image with few kin knows little: its statistics are those of n_i = 1 / sum_j w_ij^2 images, and the source's count as
-N more of them,
+The statistics of an image with few similar ones are uncertain: they come from n_i = 1 / sum_j w_ij^2 images (the
+effective sample size). The source's statistics are added as a prior that counts as N more images:
 
-    mean_i = (n_i m_i + N mean_source) / (n_i + N),    and so for the variance.
+    mean_i = (n_i m_i + N mean_source) / (n_i + N),    and likewise for the variance.
 
-The traits of an image are the log variances z of its channels, standardised over the batch. Images always differ in
-them by what they show; that they are of several kinds shows in the shape of a trait's distribution: two humps have a
-kurtosis k below that of a Gaussian, 3, a few outliers one far above. Traits count by how far they are from it,
+The descriptors of an image are the log variances z of its channels, standardised over the batch. They differ within one
+distribution too, because the images show different things. Several distributions appear in the shape of a descriptor's
+histogram: two modes have a kurtosis k below the Gaussian one, 3, and a few outliers have one far above. Descriptors
+count by how far their kurtosis is from 3:
 
-    d_ij = mean over layers so far and channels c of a_c (z_ic - z_jc)^2,    a_c = max(0, |ln(k_c / 3)| - t_c),
+    d_ij = mean over layers so far and channels c of a_c (z_ic - z_jc)^2,    a_c = max(0, |ln(k_c / 3)| - t_c).
 
-beyond what a single kind gives by its content and by chance, t = sqrt(0.2^2 + 10 / n) for n images, and one more where
-k_c > 3: long tails are common within a kind. So a batch of one kind keeps nearly its batch statistics, the parts of a
-mixture get each their own, and an outlier, alone with itself, leans on the source.
+The threshold t_c is the deviation that a single distribution shows by content and by chance, sqrt(0.2^2 + 10 / n) for n
+images, plus one if k_c > 3, because long tails are common within one distribution. A batch of one distribution then
+keeps nearly its batch statistics, each part of a mixture gets its own, and an outlier relies on the source.
 
-Not in the MITA paper. Nothing is told the scenario; h, t and N were chosen on the tuning corruptions.
+The method is not in the MITA paper. It never sees which scenario it runs in; h, t and N were chosen on the tuning
+corruptions.
 """
 
 from __future__ import annotations
@@ -37,30 +39,22 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from midway.adaptation.normalization import drop_running_statistics
+from midway.adaptation.state import Stateful
 
 BANDWIDTH = 0.25
-"""h: how far kinship reaches."""
+"""h: the scale of distances between images that count as similar."""
 
 PRIOR = 4.0
-"""N: how many images the source's statistics count as."""
+"""N: the number of images that the source's statistics count as."""
 
 GAUSSIAN_KURTOSIS = 3.0
 LONG_TAIL = 1.0
 
-Scaling = tuple[Tensor, Tensor]
 
+class Similarity:
+    """The similarity of the images of a batch after the layers they have passed, shared by the layers of a model.
 
-class Kinship:
-    """How alike the images of a batch are, after the layers they have passed; shared by the layers of a model.
-
-    A layer that comes round again begins a new pass.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.clustered import Kinship
-        >>> two_kinds = torch.tensor([0.0, 5.0]).repeat(20)[:, None]
-        >>> Kinship(bandwidth=0.1).after(torch.nn.Identity(), two_kinds)[0, :4] > 1e-6
-        tensor([ True, False,  True, False])
+    A layer that runs a second time starts a new pass.
     """
 
     def __init__(self, bandwidth: float = BANDWIDTH) -> None:
@@ -69,12 +63,12 @@ class Kinship:
         self.distances: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the batch behind: a copy begins its own first pass."""
+        """Omit the present batch: a copy starts with a new pass."""
         return {"bandwidth": self.bandwidth, "seen": set(), "distances": None}
 
-    def after(self, layer: nn.Module, traits: Tensor) -> Tensor:
-        """Return the weights w_ij once a layer has seen the images, given its traits of them, one row an image."""
-        distances = distances_between(traits)
+    def update(self, layer: nn.Module, descriptors: Tensor) -> Tensor:
+        """Add the descriptors of a layer, one row per image, and return the weights w_ij."""
+        distances = distances_between(descriptors)
         if self.distances is None or id(layer) in self.seen or len(self.distances) != len(distances):
             self.seen.clear()
             self.distances = distances
@@ -84,106 +78,90 @@ class Kinship:
         return torch.softmax(-self.distances / (self.bandwidth * len(self.seen)), dim=1)
 
 
-def distances_between(traits: Tensor) -> Tensor:
-    """Return d_ij of one layer: how much the images differ in traits that tell kinds apart.
+def distances_between(descriptors: Tensor) -> Tensor:
+    """Return d_ij of one layer, (N, N).
 
     Args:
-        traits: One row an image.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.clustered import distances_between
-        >>> gaussian = torch.special.ndtri((torch.arange(200) + 0.5) / 200)[:, None]
-        >>> distances_between(gaussian).max()
-        tensor(0.)
+        descriptors: One row per image.
     """
-    spread = traits.std(dim=0, correction=0)
-    traits = (traits - traits.mean(dim=0)) / torch.where(spread > 0, spread, 1)
-    kurtosis = torch.where(spread > 0, traits.pow(4).mean(dim=0), GAUSSIAN_KURTOSIS)
-    by_chance = math.sqrt(0.2**2 + 10 / len(traits))
+    deviation = descriptors.std(dim=0, correction=0)
+    z = (descriptors - descriptors.mean(dim=0)) / torch.where(deviation > 0, deviation, 1)
+    kurtosis = torch.where(deviation > 0, z.pow(4).mean(dim=0), GAUSSIAN_KURTOSIS)
+    by_chance = math.sqrt(0.2**2 + 10 / len(z))
     excess = (kurtosis / GAUSSIAN_KURTOSIS).log()
-    telling = torch.where(excess > 0, excess - LONG_TAIL, -excess).sub(by_chance).clamp(min=0)
-    traits = traits * telling.sqrt()
-    return torch.cdist(traits, traits).square() / traits.shape[1]
+    importance = torch.where(excess > 0, excess - LONG_TAIL, -excess).sub(by_chance).clamp(min=0)
+    z = z * importance.sqrt()
+    return torch.cdist(z, z).square() / z.shape[1]
 
 
-def kindred(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> nn.Module:
-    """Return a copy of a classifier that normalises each image by its kin; any method adapts it as it adapts others.
+def clustered(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> nn.Module:
+    """Return a copy of a classifier with clustered statistics, which any method can adapt.
 
     Args:
-        model: Any classifier; it is not changed. Layers other than BatchNorm are left as they are.
-        bandwidth: See ``use_kindred_statistics``.
-        prior: Likewise.
+        model: Any classifier; it is not changed. Layers other than BatchNorm stay as they are.
+        bandwidth: See ``use_clustered_statistics``.
+        prior: See ``use_clustered_statistics``.
 
     Raises:
-        ValueError: The model has no BatchNorm layer: each image is on its own already. Or one that computes more than
-            BatchNorm does, such as an activation with it.
+        ValueError: The model has no BatchNorm layer, so its images share no statistics; or it has one that computes
+            more than BatchNorm, such as an activation.
 
     Example:
         >>> import midway, torch
-        >>> adapted = midway.MITA(midway.kindred(midway.models.create("resnet20")))
+        >>> adapted = midway.MITA(midway.clustered(midway.models.create("resnet20")))
         >>> adapted(torch.rand(8, 3, 32, 32)).shape
         torch.Size([8, 10])
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
-    from midway.adaptation.base import Method  # which needs this module itself
-
-    if isinstance(model, Method):
+    if isinstance(model, Stateful):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, then adapt it.")
-    if is_kindred(model):
-        raise ValueError("the model has kindred statistics already: adapt it as it is.")
+    if is_clustered(model):
+        raise ValueError("the model already has clustered statistics: adapt it as it is.")
     model = copy.deepcopy(model)
-    if not use_kindred_statistics(model, bandwidth, prior):
+    if not use_clustered_statistics(model, bandwidth, prior):
         raise ValueError("the model has no BatchNorm layer, so its images share no statistics: adapt it as it is.")
     return model
 
 
-def is_kindred(model: nn.Module) -> bool:
-    """Tell whether a model normalises images by their kin."""
+def is_clustered(model: nn.Module) -> bool:
+    """Return whether a model has clustered statistics."""
     return statistics_of(model) is not None
 
 
 def statistics_of(model: nn.Module) -> str | None:
-    """Say how a model normalises images by their kin; None if it does not.
-
-    Example:
-        >>> import midway
-        >>> from midway.adaptation.clustered import statistics_of
-        >>> model = midway.models.create("resnet20")
-        >>> statistics_of(midway.kindred(model)), statistics_of(midway.kindred(model, prior=0)), statistics_of(model)
-        ('kindred', 'kindred, bandwidth 0.25, prior 0', None)
-    """
+    """Return a description of a model's clustered statistics; None if it has none."""
     for module in model.modules():
-        if isinstance(module, KindredNorm):
-            usual = (module.kinship.bandwidth, module.prior) == (BANDWIDTH, PRIOR)
-            return "kindred" if usual else f"kindred, bandwidth {module.kinship.bandwidth:g}, prior {module.prior:g}"
+        if isinstance(module, ClusteredBatchNorm):
+            bandwidth, prior = module.similarity.bandwidth, module.prior
+            usual = (bandwidth, prior) == (BANDWIDTH, PRIOR)
+            return "clustered" if usual else f"clustered, bandwidth {bandwidth:g}, prior {prior:g}"
     return None
 
 
-def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> int:
-    """Make every BatchNorm layer normalise each image by its kin, in training and evaluation mode alike.
+def use_clustered_statistics(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> int:
+    """Give every BatchNorm layer clustered statistics, in training and evaluation mode alike.
 
-    The layers keep their places, names, scales and shifts; the running statistics become the source's for the prior.
+    The layers keep their names, scales and shifts; the running statistics become those of the prior.
 
     Args:
         model: Changed in place.
-        bandwidth: How far kinship reaches: small leaves each image alone with its likes, large gives the batch's
-            statistics to all.
-        prior: How many images the source's statistics count as.
+        bandwidth: h. A small value restricts the statistics to very similar images; a large one gives every image the
+            statistics of the batch.
+        prior: N, the number of images that the source's statistics count as.
 
     Returns:
         The number of layers changed.
 
     Example:
         >>> import torch
-        >>> from midway.adaptation.clustered import use_kindred_statistics
+        >>> from midway.adaptation.clustered import use_clustered_statistics
         >>> layer = torch.nn.BatchNorm2d(1).eval()
-        >>> use_kindred_statistics(layer, prior=0)
+        >>> use_clustered_statistics(layer, prior=0)
         1
-        >>> calm = torch.tensor([-1.0, 1.0]).repeat(99, 1, 1, 1)
-        >>> loud = 50 * calm[:1]
-        >>> layer(torch.cat([calm, loud]))[-1].round().flatten().tolist()  # by the batch: -10, 10
+        >>> images = torch.tensor([-1.0, 1.0]).repeat(99, 1, 1, 1)
+        >>> outlier = 50 * images[:1]
+        >>> layer(torch.cat([images, outlier]))[-1].round().flatten().tolist()  # with batch statistics: -10, 10
         [-1.0, 1.0]
     """
     if not bandwidth > 0:
@@ -192,38 +170,38 @@ def use_kindred_statistics(model: nn.Module, bandwidth: float = BANDWIDTH, prior
         raise ValueError(f"prior must be 0 or a number of images, got {prior}.")
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)]
     for name, layer in layers:
-        if type(layer).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward, KindredNorm.forward):
+        if type(layer).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward, ClusteredBatchNorm.forward):
             raise ValueError(
-                f"layer '{name}' is a {type(layer).__name__}, which computes more than BatchNorm does: "
-                "its statistics cannot be exchanged alone."
+                f"layer '{name}' is a {type(layer).__name__}, which computes more than BatchNorm: "
+                "its statistics cannot be replaced."
             )
-    kinship = Kinship(bandwidth)
+    similarity = Similarity(bandwidth)
     for _, layer in layers:
-        kept = isinstance(layer, KindredNorm)
-        source = (layer.source_mean, layer.source_var) if kept else (layer.running_mean, layer.running_var)
+        already = isinstance(layer, ClusteredBatchNorm)
+        source = (layer.source_mean, layer.source_var) if already else (layer.running_mean, layer.running_var)
         drop_running_statistics(layer)
-        layer.__class__ = KindredNorm
-        layer.kinship = kinship  # type: ignore[assignment]
+        layer.__class__ = ClusteredBatchNorm
+        layer.similarity = similarity  # type: ignore[assignment]
         layer.prior = prior  # type: ignore[assignment]
         for name, value in zip(("source_mean", "source_var"), source, strict=True):
             nn.Module.register_buffer(layer, name, value.detach().clone() if isinstance(value, Tensor) else None)
     return len(layers)
 
 
-class KindredNorm(_BatchNorm):
-    """A BatchNorm layer that normalises each image by its kin. Made by ``use_kindred_statistics``.
+class ClusteredBatchNorm(_BatchNorm):
+    """A BatchNorm layer with clustered statistics, created by ``use_clustered_statistics``.
 
-    Gradients flow through the statistics, as in BatchNorm; the weights of kinship count as constants. Not for gradient
-    checkpointing, whose second run of a layer looks like a new pass.
+    Gradients flow through the statistics, as in BatchNorm; the weights w_ij are constants. Gradient checkpointing is
+    not supported: its second run of a layer looks like a new pass.
     """
 
-    kinship: Kinship
+    similarity: Similarity
     prior: float
     source_mean: Tensor | None
     source_var: Tensor | None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise each image by its kin."""
+        """Normalise each image with its statistics."""
         if x.ndim < 2 or x.shape[1] != self.num_features:
             raise ValueError(f"expected {self.num_features} channels in dimension 1, got images {tuple(x.shape)}.")
         if x.numel() == x.shape[1] and (self.source_mean is None or not self.prior):
@@ -235,76 +213,91 @@ class KindredNorm(_BatchNorm):
 
     def scale_and_shift(
         self, mean: Tensor, square: Tensor, centre: Tensor, weight: Tensor | None, bias: Tensor | None
-    ) -> Scaling:
-        """Return what each image and channel is multiplied by and what is then added, relative to the centre.
+    ) -> tuple[Tensor, Tensor]:
+        """Return the factor and the summand of each image and channel, for pixels relative to the centre.
 
         Args:
-            mean: Of each image and channel, relative to the centre.
-            square: Mean square of each image and channel, likewise.
+            mean: Mean of each image and channel, relative to the centre.
+            square: Mean square of each image and channel, relative to the centre.
             centre: A value for each channel.
             weight: The layer's scale.
             bias: The layer's shift.
         """
         with torch.no_grad():
-            kin = self.kinship.after(self, ((square - mean.square()).clamp(min=0) + self.eps).log())
-        kin_mean = kin @ mean
-        kin_var = (kin @ square - kin_mean.square()).clamp(min=0)
+            w = self.similarity.update(self, ((square - mean.square()).clamp(min=0) + self.eps).log())
+        own_mean = w @ mean
+        own_var = (w @ square - own_mean.square()).clamp(min=0)
         if self.prior and self.source_mean is not None and self.source_var is not None:
-            images = 1 / kin.square().sum(dim=1, keepdim=True)
-            own = images / (images + self.prior)
-            kin_mean = torch.lerp((self.source_mean - centre).to(kin_mean).expand_as(kin_mean), kin_mean, own)
-            kin_var = torch.lerp(self.source_var.to(kin_var).expand_as(kin_var), kin_var, own)
-        scale = (kin_var + self.eps).rsqrt()
+            images = 1 / w.square().sum(dim=1, keepdim=True)
+            share = images / (images + self.prior)
+            own_mean = torch.lerp((self.source_mean - centre).to(own_mean).expand_as(own_mean), own_mean, share)
+            own_var = torch.lerp(self.source_var.to(own_var).expand_as(own_var), own_var, share)
+        scale = (own_var + self.eps).rsqrt()
         scale = scale if weight is None else scale * weight
-        shift = -kin_mean * scale
+        shift = -own_mean * scale
         return scale, shift if bias is None else shift + bias
 
 
 class _Normalise(torch.autograd.Function):
-    """x * scale + shift in as few passes over the pixels as it takes.
+    """y = s x + b with a scale s and a shift b for each image and channel, in few passes over the pixels.
 
-    All that is large is done here by hand; scales and shifts follow from one mean and one mean square an image and
-    channel, small enough for autograd. Pixels are taken relative to the mean of the batch, for the digits' sake.
+    s and b depend on x only through two numbers for each image and channel, mean m = E[x - c] and mean square
+    q = E[(x - c)^2] relative to a constant centre c (the mean of the batch, which avoids cancellation). Autograd
+    differentiates the small function (m, q, weight, bias) -> (s, b); the passes over the pixels are written by hand.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, layer: KindredNorm) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, layer: ClusteredBatchNorm) -> Tensor:
         pixels = tuple(range(2, x.ndim))
         exact = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             mean = x.mean(pixels, dtype=exact) if pixels else x.to(exact)
             centre = mean.mean(0)
-            square = (x - _spread(centre, x)).square_()
+            square = (x - _expanded(centre, x)).square_()
             square = square.mean(pixels) if pixels else square
             mean, square = (mean - centre).requires_grad_(), square.requires_grad_()
             weight, bias = (None if each is None else each.detach().requires_grad_() for each in (weight, bias))
             with torch.enable_grad():
                 scale, shift = layer.scale_and_shift(mean, square, centre, weight, bias)
-                shift = shift - centre * scale
+                shift = shift - centre * scale  # s (x - c) + b' = s x + (b' - s c)
             ctx.save_for_backward(x, centre)
-            ctx.small, ctx.pixels, ctx.made = (mean, square, weight, bias), pixels, (scale, shift)
-            return torch.addcmul(_spread(shift, x), x, _spread(scale, x)).to(x.dtype)
+            ctx.inputs, ctx.pixels, ctx.outputs = (mean, square, weight, bias), pixels, (scale, shift)
+            return torch.addcmul(_expanded(shift, x), x, _expanded(scale, x)).to(x.dtype)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, out: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        """Return dL/dx, dL/dweight and dL/dbias from dy = dL/dy.
+
+        With P pixels p in each image and channel, y_p = s x_p + b gives
+
+            dL/ds = sum_p dy_p x_p,    dL/db = sum_p dy_p.
+
+        Autograd turns these into dL/dm, dL/dq, dL/dweight and dL/dbias. A pixel enters y directly, with factor s,
+        and through m = sum_p (x_p - c) / P and q = sum_p (x_p - c)^2 / P, whose derivatives are 1 / P and
+        2 (x_p - c) / P. The sum of the three paths is
+
+            dL/dx_p = s dy_p + (2 / P) dL/dq x_p + (dL/dm / P - (2 / P) dL/dq c).
+
+        The centre is a constant by choice: y does not depend on it, so its own derivative is zero.
+        """
         x, centre = ctx.saved_tensors
         pixels, exact = ctx.pixels, centre.dtype
-        out = out.to(exact)
-        by_scale, by_shift = (t.sum(pixels) if pixels else t for t in (out * x, out))
-        wanted = [each for each in ctx.small if each is not None]
-        slopes = iter(torch.autograd.grad(ctx.made, wanted, (by_scale, by_shift), retain_graph=True))
-        by_mean, by_square, by_weight, by_bias = (None if each is None else next(slopes) for each in ctx.small)
+        dy = dy.to(exact)
+        d_scale, d_shift = (t.sum(pixels) if pixels else t for t in (dy * x, dy))
+        present = [each for each in ctx.inputs if each is not None]
+        gradients = iter(torch.autograd.grad(ctx.outputs, present, (d_scale, d_shift), retain_graph=True))
+        d_mean, d_square, d_weight, d_bias = (None if each is None else next(gradients) for each in ctx.inputs)
         if not ctx.needs_input_grad[0]:
-            return None, by_weight, by_bias, None
+            return None, d_weight, d_bias, None
         count = x[0, 0].numel()
-        steep = 2 / count * by_square
-        flat = by_mean / count - steep * centre
-        by_x = out * _spread(ctx.made[0].detach(), x)
-        by_x.addcmul_(x.to(exact), _spread(steep, x)).add_(_spread(flat, x))
-        return by_x.to(x.dtype), by_weight, by_bias, None
+        slope = 2 / count * d_square
+        constant = d_mean / count - slope * centre
+        dx = dy * _expanded(ctx.outputs[0].detach(), x)
+        dx.addcmul_(x.to(exact), _expanded(slope, x)).add_(_expanded(constant, x))
+        return dx.to(x.dtype), d_weight, d_bias, None
 
 
-def _spread(values: Tensor, x: Tensor) -> Tensor:
-    """Give values of channels, or of images and channels, the dimensions of the images."""
+def _expanded(values: Tensor, x: Tensor) -> Tensor:
+    """Give values of channels, or of images and channels, the number of dimensions of the images."""
     return values.view(*[1] * (2 - values.ndim), *values.shape, *[1] * (x.ndim - 2))

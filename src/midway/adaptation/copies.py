@@ -10,23 +10,17 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 
-def takes_channels_last(model: nn.Module) -> bool:
-    """Tell whether a model may run in the faster layout: not if it has GroupNorm, or what may be a home-made one.
+def supports_channels_last(model: nn.Module) -> bool:
+    """Return whether a model may run in the faster layout: not if it has GroupNorm, or a custom layer that may be one.
 
-    The backward pass of a channels-last group_norm whose input needs no gradient kills the process on the CPU
-    (seen with torch 2.13), and that is just what the first frozen layers lead to. A layer that is none of torch's and
-    has vectors among its weights may call it.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.copies import takes_channels_last
-        >>> takes_channels_last(torch.nn.Conv2d(3, 4, 1)), takes_channels_last(torch.nn.GroupNorm(1, 4))
-        (True, False)
+    The backward pass of a channels-last group_norm whose input needs no gradient crashes the process on the CPU
+    (observed with torch 2.13), and the frozen layers at the start of a network lead to that case. A custom layer with
+    vectors among its weights may call group_norm.
     """
-    return not any(isinstance(module, nn.GroupNorm) or _is_homemade(module) for module in model.modules())
+    return not any(isinstance(module, nn.GroupNorm) or _is_custom(module) for module in model.modules())
 
 
-def _is_homemade(module: nn.Module) -> bool:
+def _is_custom(module: nn.Module) -> bool:
     known = isinstance(module, nn.Linear | nn.LayerNorm | _ConvNd | _NormBase)
     if known or type(module).__module__.startswith("torch."):
         return False
@@ -34,28 +28,14 @@ def _is_homemade(module: nn.Module) -> bool:
 
 
 def without_parallel(model: nn.Module) -> nn.Module:
-    """Take off what only spreads a model over devices: its copies would forget what they adapted.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.copies import without_parallel
-        >>> without_parallel(torch.nn.DataParallel(torch.nn.Flatten()))
-        Flatten(start_dim=1, end_dim=-1)
-    """
+    """Remove wrappers that distribute a model over devices: their replicas would lose what they adapt."""
     while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         model = model.module
     return model
 
 
 def in_evaluation_mode(model: nn.Module) -> nn.Module:
-    """Put every layer in evaluation mode, also those that ``eval`` does not reach.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.copies import in_evaluation_mode
-        >>> in_evaluation_mode(torch.nn.Sequential(torch.nn.Dropout()))[0].training
-        False
-    """
+    """Put every layer in evaluation mode, including those that override ``eval``."""
     model.eval()
     for module in model.modules():
         module.training = False
@@ -63,26 +43,19 @@ def in_evaluation_mode(model: nn.Module) -> nn.Module:
 
 
 def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn.Module:
-    """Copy a model in a memory layout; weights made under inference mode become ordinary ones.
+    """Copy a model in a memory layout; weights created under inference mode become ordinary ones.
 
     Raises:
-        TypeError: The model is TorchScript, whose weights cannot be told to move, or cannot be copied.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.copies import independent_copy
-        >>> layer = torch.nn.Linear(2, 2)
-        >>> independent_copy(layer, torch.contiguous_format).weight is layer.weight
-        False
+        TypeError: The model is TorchScript, has lazy layers without weights, or cannot be copied.
     """
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-        raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was made from.")
+        raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was compiled from.")
     if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
-        raise TypeError("the model has lazy layers that have not seen an image: call it once, then adapt it.")
+        raise TypeError("the model has lazy layers without weights: call it once on an image, then adapt it.")
     try:
-        clone = copy.deepcopy(model, memo=kept_tensors(model))
+        clone = copy.deepcopy(model, memo=graph_tensors(model))
     except Exception as error:
-        raise TypeError(f"the model cannot be copied by copy.deepcopy, and has to be: {error}") from error
+        raise TypeError(f"the model must support copy.deepcopy, which failed: {error}") from error
     for module in clone.modules():
         for name, parameter in list(module._parameters.items()):
             if parameter is not None and parameter.is_inference():
@@ -93,16 +66,10 @@ def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn
     return clone.to(memory_format=memory_format)  # type: ignore[call-overload, no-any-return]
 
 
-def kept_tensors(model: nn.Module) -> dict[int, torch.Tensor]:
-    """Return copies of tensors that layers keep with their graphs, by identity: ``deepcopy`` takes them from a memo.
+def graph_tensors(model: nn.Module) -> dict[int, torch.Tensor]:
+    """Return copies of the tensors that layers store together with their autograd graphs, by identity.
 
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.copies import kept_tensors
-        >>> layer = torch.nn.Linear(1, 1)
-        >>> layer.doubled = 2 * layer.weight
-        >>> list(kept_tensors(layer)) == [id(layer.doubled)]
-        True
+    ``copy.deepcopy`` refuses such tensors; given as its memo, the copies replace them.
     """
     values = (value for module in model.modules() for value in vars(module).values())
     return {id(v): v.detach().clone() for v in values if isinstance(v, torch.Tensor) and v.grad_fn is not None}

@@ -1,8 +1,7 @@
-"""Whose statistics a normalisation layer uses: the batch's, the source's, or a mixture by a prior.
+"""The statistics of normalisation layers: those of the batch, of the source, or a mixture of both.
 
-LayerNorm and GroupNorm always use the image's own statistics, so only BatchNorm (and InstanceNorm with running
-statistics) are touched here. None of it depends on ``train()`` or ``eval()``: adaptation must not change its mind
-when somebody switches modes.
+LayerNorm and GroupNorm always use the statistics of the image, so only BatchNorm, and InstanceNorm with running
+statistics, are changed. The result does not depend on ``train()`` or ``eval()``.
 """
 
 from __future__ import annotations
@@ -23,31 +22,31 @@ def running_layers(model: nn.Module) -> Iterator[_NormBase]:
             yield module
 
 
-def warn_of_foreign_layers(model: nn.Module) -> None:
-    """Warn of layers with running statistics that are not torch's: what they do cannot be known, so they keep them."""
-    foreign = [
+def warn_of_custom_layers(model: nn.Module) -> None:
+    """Warn of layers with running statistics whose class is not derived from torch's: they keep their statistics."""
+    custom = [
         f"{name} ({type(module).__name__})"
         for name, module in model.named_modules()
         if isinstance(getattr(module, "running_mean", None), Tensor) and not isinstance(module, _NormBase)
     ]
-    if foreign:
+    if custom:
         warnings.warn(
-            f"{', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''} will go on with the statistics of training:"
-            " their class is not derived from torch's BatchNorm. Exchange them for torch.nn.BatchNorm layers with the"
-            " same weights and running statistics to have those of the batch.",
-            stacklevel=5,  # whoever makes the method
+            f"{', '.join(custom[:3])}{', ...' if len(custom) > 3 else ''} will keep the statistics of training:"
+            " their class is not derived from torch's BatchNorm. Replace them by torch.nn.BatchNorm layers with the"
+            " same weights and running statistics to use those of the batch.",
+            stacklevel=5,  # the line that constructs the method
         )
 
 
 def uses_batch_statistics(model: nn.Module) -> bool:
-    """Tell whether a BatchNorm layer of the model mixes the images of a batch."""
+    """Return whether a BatchNorm layer of the model mixes the images of a batch."""
     return any(isinstance(m, _BatchNorm) and (m.running_mean is None or m.training) for m in model.modules())
 
 
 def use_batch_statistics(model: nn.Module) -> int:
-    """Make every such layer use the statistics of the batch at hand, in training and evaluation mode alike.
+    """Make every layer with running statistics use those of the batch, in training and evaluation mode alike.
 
-    The running statistics are dropped, so a later ``eval()`` cannot bring them back.
+    The running statistics are removed, so a later ``eval()`` cannot restore them.
 
     Returns:
         The number of layers changed.
@@ -61,7 +60,7 @@ def use_batch_statistics(model: nn.Module) -> int:
         >>> layer(torch.tensor([[3.0], [5.0]])).round().flatten().tolist()
         [-1.0, 1.0]
     """
-    warn_of_foreign_layers(model)
+    warn_of_custom_layers(model)
     layers = list(running_layers(model))
     for layer in layers:
         drop_running_statistics(layer)
@@ -69,45 +68,41 @@ def use_batch_statistics(model: nn.Module) -> int:
 
 
 def drop_running_statistics(layer: _NormBase) -> None:
-    """Make a layer forget the statistics from training: without them torch always takes those of the batch."""
+    """Remove the statistics from training; torch then always uses those of the batch."""
     layer.track_running_stats = False
     layer.running_mean = layer.running_var = layer.num_batches_tracked = None
 
 
 def use_prior_statistics(model: nn.Module, prior: float) -> int:
-    """Mix source and batch statistics in BatchNorm layers: weight prior / (prior + n) on the source's, n images.
+    """Mix source and batch statistics in BatchNorm layers, with weight prior / (prior + n) on the source's, n images.
 
-    The layer itself computes as in evaluation mode; its statistics are exchanged for the mixture while it runs and put
-    back afterwards, so that the source's are never lost. No gradient flows through the statistics. InstanceNorm layers
-    keep the source's: they know no batch.
+    A layer computes as in evaluation mode; hooks replace its statistics by the mixture while it runs and restore them
+    afterwards. No gradient flows through the statistics. InstanceNorm layers keep those of the source.
 
     Args:
         model: Changed in place; its layers must be in evaluation mode.
-        prior: The number of images the source statistics are worth (N in Schneider et al., NeurIPS 2020).
+        prior: The number of images that the source statistics count as (N in Schneider et al., NeurIPS 2020).
 
     Returns:
         The number of layers changed.
     """
-    warn_of_foreign_layers(model)
-    changed = 0
-    for layer in running_layers(model):
-        if not isinstance(layer, _BatchNorm):
-            continue
+    warn_of_custom_layers(model)
+    layers = [layer for layer in running_layers(model) if isinstance(layer, _BatchNorm)]
+    for layer in layers:
         mixture = _PriorMixture(prior)
-        layer.register_forward_pre_hook(mixture.exchange)
-        layer.register_forward_hook(mixture.put_back, always_call=True)
-        changed += 1
-    return changed
+        layer.register_forward_pre_hook(mixture.replace)
+        layer.register_forward_hook(mixture.restore, always_call=True)
+    return len(layers)
 
 
 class _PriorMixture:
-    """The two hooks of one layer and what they exchange."""
+    """The two hooks of one layer, and the source statistics while they are replaced."""
 
     def __init__(self, prior: float) -> None:
         self.prior = prior
         self.source: tuple[Tensor, Tensor] | None = None
 
-    def exchange(self, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def replace(self, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
         x: Tensor = inputs[0].detach()
         mean, var = layer.running_mean, layer.running_var
         assert isinstance(mean, Tensor)
@@ -119,7 +114,7 @@ class _PriorMixture:
         layer.running_mean = (weight * mean + (1 - weight) * batch_mean).to(mean.dtype)
         layer.running_var = (weight * var + (1 - weight) * batch_var).to(var.dtype)
 
-    def put_back(self, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def restore(self, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if self.source is not None:
             layer.running_mean, layer.running_var = self.source
             self.source = None

@@ -1,4 +1,4 @@
-"""Which parameters move, for any architecture."""
+"""Selecting the trainable parameters of any architecture."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 NORM_LAYERS: tuple[type[nn.Module], ...] = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
+FEWEST_STAGES = 4  # as in ResNet-50; the three stages of CIFAR networks are all trainable
+
 
 def norm_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield the normalisation layers of a model with their names.
 
-    A layer counts if it is one of torch's, or if its class is called something with Norm and it has a weight vector:
-    many networks bring their own LayerNorm2d or RMSNorm.
-
-    Example:
-        >>> from torch import nn
-        >>> from midway.adaptation.parameters import norm_layers
-        >>> [name for name, _ in norm_layers(nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.ReLU()))]
-        ['1']
+    A layer counts if its class is one of torch's, or if the name of its class contains "norm" and it has a weight
+    vector: many networks define their own LayerNorm2d or RMSNorm.
     """
     for name, module in model.named_modules():
         weight = getattr(module, "weight", None)
-        homemade = "norm" in type(module).__name__.lower() and isinstance(weight, nn.Parameter) and weight.ndim == 1
-        if isinstance(module, NORM_LAYERS) or homemade:
+        custom = "norm" in type(module).__name__.lower() and isinstance(weight, nn.Parameter) and weight.ndim == 1
+        if isinstance(module, NORM_LAYERS) or custom:
             yield name, module
 
 
@@ -35,7 +31,7 @@ def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the scales and shifts of the normalisation layers, by name.
 
     Raises:
-        ValueError: The model has none, so a method that moves them has nothing to move.
+        ValueError: The model has none.
 
     Example:
         >>> from torch import nn
@@ -43,35 +39,28 @@ def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
         >>> sorted(norm_affine(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))))
         ['1.bias', '1.weight']
     """
-    found: dict[str, nn.Parameter] = {}
+    parameters: dict[str, nn.Parameter] = {}
     seen = set()
     for layer, module in norm_layers(model):
         for name, parameter in module.named_parameters(recurse=False):
-            if id(parameter) not in seen:  # layers may share theirs
+            if id(parameter) not in seen:  # layers may share parameters
                 seen.add(id(parameter))
-                found[f"{layer}.{name}".lstrip(".")] = parameter
-    if not found:
+                parameters[f"{layer}.{name}".lstrip(".")] = parameter
+    if not parameters:
         raise ValueError(
-            "the model has no normalisation layer with a scale and a shift to adapt: "
-            "use a network with affine normalisation layers, or a method that moves other things, such as lame or t3a."
+            "the model has no normalisation layer with a scale and a shift to adapt: use a network with affine "
+            "normalisation layers, or a method that adapts something else, such as lame or t3a."
         )
-    return found
+    return parameters
 
 
 def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
-    """Return the first floating-point parameter, whose type and device images must have; a model may have none.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.parameters import first_weight
-        >>> first_weight(torch.nn.Flatten(), torch.empty(0)).dtype
-        torch.float32
-    """
+    """Return the first floating-point parameter, whose type and device images must have, or another tensor."""
     return next((parameter for parameter in model.parameters() if parameter.is_floating_point()), otherwise)
 
 
-def freeze_all_but(model: nn.Module, moving: dict[str, nn.Parameter]) -> list[nn.Parameter]:
-    """Let gradients flow to these parameters alone and return them as a list for the optimiser.
+def freeze_all_but(model: nn.Module, trainable: dict[str, nn.Parameter]) -> list[nn.Parameter]:
+    """Make these parameters trainable, freeze all others, and return the trainable ones for the optimiser.
 
     Raises:
         TypeError: They are of half precision.
@@ -83,28 +72,65 @@ def freeze_all_but(model: nn.Module, moving: dict[str, nn.Parameter]) -> list[nn
         >>> len(freeze_all_but(model, norm_affine(model))), model[0].weight.requires_grad
         (2, False)
     """
-    moving = {name: parameter for name, parameter in moving.items() if parameter.is_floating_point()}
-    refuse_half_precision(moving)
+    trainable = {name: parameter for name, parameter in trainable.items() if parameter.is_floating_point()}
+    refuse_half_precision(trainable)
     model.requires_grad_(False)
-    for parameter in moving.values():
+    for parameter in trainable.values():
         parameter.requires_grad_(True)
-    return list(moving.values())
+    return list(trainable.values())
 
 
-def refuse_half_precision(moving: Mapping[str, nn.Parameter]) -> None:
-    """Refuse weights of 16 bits: small steps are lost in them, and Adam's moments are not finite.
+def refuse_half_precision(trainable: Mapping[str, nn.Parameter]) -> None:
+    """Refuse 16-bit weights: small updates are rounded away, and Adam's moments overflow.
 
     Raises:
-        TypeError: One of them is.
+        TypeError: A parameter has 16 bits.
+    """
+    for name, parameter in trainable.items():
+        if parameter.dtype in (torch.float16, torch.bfloat16):
+            raise TypeError(
+                f"{name} is {parameter.dtype}, too coarse for the small updates of adaptation: "
+                "give the model as float32, model.float(), and call the adapted one under torch.autocast."
+            )
+
+
+def last_stage(model: nn.Module) -> tuple[str, ...]:
+    """Return the names of the modules in the last quarter of a deep network's stages, and of the norm layers after it.
+
+    Stages are sibling modules with two or more normalisation layers each. SAR freezes the last of a ResNet's four
+    stages, and the last three of a transformer's twelve blocks with the final norm (Niu et al., ICLR 2023). For a
+    network with fewer than four stages the result is empty.
 
     Example:
         >>> from torch import nn
-        >>> from midway.adaptation.parameters import refuse_half_precision
-        >>> refuse_half_precision(dict(nn.Linear(2, 2).named_parameters()))
+        >>> from midway.adaptation.parameters import last_stage
+        >>> block = lambda: nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.LayerNorm(4))
+        >>> vit = nn.ModuleDict({"blocks": nn.Sequential(*[block() for _ in range(12)]), "norm": nn.LayerNorm(4)})
+        >>> last_stage(vit)
+        ('blocks.9', 'blocks.10', 'blocks.11', 'norm')
+        >>> last_stage(nn.Sequential(block(), block(), block()))
+        ()
     """
-    for name, parameter in moving.items():
-        if parameter.dtype in (torch.float16, torch.bfloat16):
-            raise TypeError(
-                f"{name} is {parameter.dtype}, too coarse for the small steps of adaptation: "
-                "give the model as float32, model.float(), and call the adapted one under torch.autocast."
-            )
+    layers = [name for name, _ in norm_layers(model)]
+
+    def children(name: str) -> dict[str, int]:
+        """Return the children of a module and the number of normalisation layers in each."""
+        names = [f"{name}.{child}".lstrip(".") for child, _ in model.get_submodule(name).named_children()]
+        return {child: sum(_is_inside(layer, child) for layer in layers) for child in names}
+
+    trunk = ""
+    while True:
+        counts = children(trunk)
+        stages = [name for name, count in counts.items() if count >= 2]
+        if len(stages) >= FEWEST_STAGES:
+            break
+        trunk = max(counts, key=counts.__getitem__, default="")  # the stages may be deeper in the largest child
+        if not trunk or 2 * counts[trunk] <= len(layers):
+            return ()
+    last = stages[-(len(stages) // FEWEST_STAGES) :]
+    after = layers[max(index for index, name in enumerate(layers) if _is_inside(name, last[-1])) + 1 :]
+    return (*last, *after)
+
+
+def _is_inside(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")

@@ -1,4 +1,4 @@
-"""Reduced precision on request: bf16 where the machine is fast at it, energies and updates in float32."""
+"""Reduced precision on request: bf16 where the hardware supports it; energies and updates stay in float32."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ Precision = Literal["float32", "bf16", "auto"]
 
 
 def use_bf16(precision: Precision, device: torch.device) -> bool:
-    """Tell whether to run a network in bf16 on a device.
+    """Return whether to run a network in bf16 on a device.
 
-    ``"auto"`` says yes on a CPU with AMX or AVX512-BF16 instructions and on a GPU that supports bf16: elsewhere
-    bf16 is emulated and many times slower than float32.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.precision import use_bf16
-        >>> use_bf16("bf16", torch.device("cpu")), use_bf16("float32", torch.device("cpu"))
-        (True, False)
+    ``"auto"`` is True on a CPU with AMX or AVX512-BF16 instructions and on a GPU that supports bf16; elsewhere bf16 is
+    emulated and many times slower than float32.
     """
     if precision not in ("float32", "bf16", "auto"):
         raise ValueError(f"precision must be 'float32', 'bf16' or 'auto', got {precision!r}.")
@@ -33,21 +27,11 @@ def use_bf16(precision: Precision, device: torch.device) -> bool:
 
 
 @contextmanager
-def weights_cast_anew() -> Iterator[None]:
-    """Let ``torch.autocast`` see weights that move.
+def without_autocast_cache() -> Iterator[None]:
+    """Disable the weight cache of ``torch.autocast``.
 
-    An autocast block keeps the reduced copies of weights until it ends, so a network whose weights are stepped in
-    place, or reset, within one block would go on answering with the old ones.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.precision import weights_cast_anew
-        >>> layer, one = torch.nn.Linear(1, 1, bias=False), torch.ones(1, 1)
-        >>> with torch.autocast("cpu", torch.bfloat16), weights_cast_anew():
-        ...     _ = layer(one)
-        ...     _ = layer.weight.data.fill_(2.0)
-        ...     layer(one).item()
-        2.0
+    An autocast block caches the reduced copies of weights until it ends, so a network whose weights are updated in
+    place, or reset, within the block would go on predicting with the old ones.
     """
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
@@ -55,4 +39,4 @@ def weights_cast_anew() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(cached)
-        torch.clear_autocast_cache()  # copies that somebody else made of weights that have moved
+        torch.clear_autocast_cache()  # copies that earlier code cached of weights that have changed

@@ -1,4 +1,4 @@
-"""How large a problem is: published settings differ between CIFAR and ImageNet."""
+"""The size of a problem: published hyper-parameters differ between CIFAR and ImageNet."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ LARGE_SIDE = 128  # pixels; CIFAR has 32, Tiny-ImageNet 64, ImageNet 224
 
 
 class Problem(NamedTuple):
-    """What a method can know of its problem once it has seen a batch.
+    """What a method knows about its problem after the first batch.
 
     Attributes:
         classes: Number of logits.
         side: Shorter side of the images, in pixels.
         batch_size: Images in the batch.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.problem import Problem
-        >>> Problem.of(torch.rand(50, 3, 224, 240), torch.zeros(50, 1000))
-        Problem(classes=1000, side=224, batch_size=50)
     """
 
     classes: int
@@ -30,12 +24,12 @@ class Problem(NamedTuple):
 
     @classmethod
     def of(cls, images: Tensor, logits: Tensor) -> Problem:
-        """Read the problem off a batch and its logits."""
+        """Return the problem of a batch and its logits."""
         return cls(classes=logits.shape[1], side=min(images.shape[2:]), batch_size=len(images))
 
     @property
     def is_imagenet_size(self) -> bool:
-        """Whether settings for ImageNet apply, rather than those for CIFAR: images of 128 pixels a side or more."""
+        """Whether hyper-parameters for ImageNet apply rather than those for CIFAR: images of at least 128 pixels."""
         return self.side >= LARGE_SIDE
 
 

@@ -1,4 +1,4 @@
-"""Which images of a batch a method trusts, and what it costs to learn from those alone."""
+"""Selecting the images of a batch that a method learns from."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from midway.adaptation.base import Method
 from midway.adaptation.normalization import uses_batch_statistics
 from midway.adaptation.parameters import NORM_LAYERS, norm_layers
 from midway.functional import entropy
 
-WORTHWHILE = 0.4  # share of a batch up to which a second pass over the chosen images beats going back through all
+WORTHWHILE = 0.4  # share of a batch up to which a second pass over the selected images is faster
 
 
 def reliable(logits: Tensor, margin: float) -> Tensor:
-    """Tell which images have an entropy below a share of the largest there is, H < margin ln C.
+    """Return which images have an entropy below a share of its maximum, H < margin ln C.
 
-    The share, not the entropy, is the setting: 0.4 ln 1000 = 2.76 would let every image of a ten-class problem pass,
-    whose largest entropy is ln 10 = 2.30.
+    The hyper-parameter is the share, not the entropy: 0.4 ln 1000 = 2.76 would select every image of a ten-class
+    problem, whose largest entropy is ln 10 = 2.30.
 
     Example:
         >>> import torch
@@ -30,64 +31,68 @@ def reliable(logits: Tensor, margin: float) -> Tensor:
 
 
 def confident(logits: Tensor, threshold: float) -> Tensor:
-    """Tell which images have a class whose probability is above a threshold."""
+    """Return which images have a class whose probability is above a threshold."""
     return logits.softmax(dim=1).amax(dim=1) > threshold
 
 
-def note_shares(diagnostics: dict[str, float], judged: int, **passed: Tensor) -> None:
-    """Note how many images passed each filter since the last reset, and their share of those judged.
+def record_shares(method: Method, **selected: Tensor) -> None:
+    """Record how many images each filter selected since the last reset, and their share of all images judged.
 
-    A filter that lets everything or nothing pass is no filter: a margin then does not fit the problem.
+    A filter that selects everything or nothing has a margin that does not fit the problem.
+
+    Args:
+        method: The method whose diagnostics receive the numbers.
+        **selected: For each filter, a mask over the batch.
 
     Example:
-        >>> import torch
-        >>> from midway.adaptation.selection import note_shares
-        >>> noted = {}
-        >>> note_shares(noted, 4, selected=torch.tensor([True, False, False, False]))
-        >>> note_shares(noted, 4, selected=torch.tensor([True, True, False, False]))
-        >>> noted
+        >>> import midway, torch
+        >>> from midway.adaptation.selection import record_shares
+        >>> method = midway.Source(torch.nn.Flatten())
+        >>> record_shares(method, selected=torch.tensor([True, False, False, False]))
+        >>> record_shares(method, selected=torch.tensor([True, True, False, False]))
+        >>> method.diagnostics
         {'judged': 8, 'selected': 3, 'selected_share': 0.375}
     """
-    diagnostics["judged"] = diagnostics.get("judged", 0) + judged
-    for name, mask in passed.items():
-        diagnostics[name] = diagnostics.get(name, 0) + int(mask.sum())
-        diagnostics[f"{name}_share"] = diagnostics[name] / diagnostics["judged"]
+    method.count("judged", len(next(iter(selected.values()))))
+    for name, mask in selected.items():
+        total = method.records.get(name, 0) + int(mask.sum())
+        method.record(**{name: total, f"{name}_share": total / method.records["judged"]})
 
 
 def mixes_images(model: nn.Module) -> bool:
-    """Tell whether the answer to one image may depend on the others in the batch.
+    """Return whether the logits of one image may depend on the others in the batch.
 
-    It does with batch statistics. A normalisation layer that is not torch's own is taken to use them as well.
+    They do with batch statistics. A custom normalisation layer is assumed to use them as well.
     """
-    homemade = any(not isinstance(layer, NORM_LAYERS) for _, layer in norm_layers(model))
-    return homemade or uses_batch_statistics(model)
+    custom = any(not isinstance(layer, NORM_LAYERS) for _, layer in norm_layers(model))
+    return custom or uses_batch_statistics(model)
 
 
-def logits_to_learn_from(model: nn.Module, images: Tensor, logits: Tensor, chosen: Tensor) -> Tensor:
-    """Return the logits of the chosen images, on the cheapest graph that gives the same gradients.
+def logits_to_learn_from(model: nn.Module, images: Tensor, logits: Tensor, selected: Tensor) -> Tensor:
+    """Return the logits of the selected images, on the cheapest graph with the same gradients.
 
-    Where every image is answered by itself (LayerNorm, GroupNorm) and few are chosen, these few go through the network
-    once more and the backward pass runs over them alone. With batch statistics the chosen images' logits depend on all
+    If the images are independent (LayerNorm, GroupNorm) and few are selected, these pass through the network once more
+    and the backward pass runs over them alone. With batch statistics the logits of the selected images depend on all
     images, and so does the gradient: the backward pass then needs the whole batch.
 
     Args:
         model: The network.
         images: The whole batch.
         logits: Its logits, with their graph.
-        chosen: A mask over the batch.
+        selected: A mask over the batch.
     """
-    if chosen.float().mean().item() > WORTHWHILE or mixes_images(model):
-        return logits[chosen]
-    again: Tensor = model(images[chosen])
+    if selected.float().mean().item() > WORTHWHILE or mixes_images(model):
+        return logits[selected]
+    again: Tensor = model(images[selected])
     return again
 
 
 def redundancy_margin(classes: int) -> float:
-    """Return EATA's d: how like the mean prediction, in cosine, a prediction may be before it counts as redundant.
+    """Return EATA's d: the cosine to the mean prediction from which a prediction is redundant.
 
-    Published for 10, 100 and 1,000 classes: 0.4, 0.1, 0.05. In between it is interpolated (both axes logarithmic).
-    Outside it follows 1 / sqrt(C), the cosine between a certain answer and the uniform distribution: with a d below
-    that, no certain answer passes once the mean prediction is balanced.
+    Published for 10, 100 and 1,000 classes: 0.4, 0.1, 0.05. Values in between are interpolated (both axes logarithmic).
+    Outside, d follows 1 / sqrt(C), the cosine between a certain prediction and the uniform distribution: with a smaller
+    d, no certain prediction is selected once the mean prediction is balanced.
 
     Example:
         >>> from midway.adaptation.selection import redundancy_margin

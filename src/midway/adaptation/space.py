@@ -1,4 +1,4 @@
-"""Search spaces: what a search may try for a hyper-parameter, as plain values."""
+"""Search spaces: the values that a search may try for a hyper-parameter."""
 
 from __future__ import annotations
 
@@ -10,68 +10,43 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class LogUniform:
-    """Numbers between two positive bounds, each order of magnitude alike: step sizes, noise.
-
-    Example:
-        >>> from midway.adaptation.space import LogUniform
-        >>> 0.001 in LogUniform(1e-4, 1e-2), 0.1 in LogUniform(1e-4, 1e-2)
-        (True, False)
-        >>> str(LogUniform(1e-4, 1e-2))
-        '0.0001 to 0.01, logarithmic'
-    """
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.low < self.high < math.inf:
-            raise ValueError(f"LogUniform needs 0 < low < high, got {self.low} and {self.high}.")
-
-    def __contains__(self, value: object) -> bool:
-        return _is_within(value, self.low, self.high)
-
-    def __str__(self) -> str:
-        return f"{self.low:g} to {self.high:g}, logarithmic"
-
-
-@dataclass(frozen=True)
 class Uniform:
-    """Numbers between two bounds: shares, thresholds.
-
-    Example:
-        >>> from midway.adaptation.space import Uniform
-        >>> str(Uniform(0.5, 0.99))
-        '0.5 to 0.99'
-    """
+    """Numbers between two bounds: shares, thresholds."""
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
         if not -math.inf < self.low < self.high < math.inf:
-            raise ValueError(f"Uniform needs low < high, got {self.low} and {self.high}.")
+            raise ValueError(f"{type(self).__name__} needs low < high, got {self.low} and {self.high}.")
 
     def __contains__(self, value: object) -> bool:
-        return _is_within(value, self.low, self.high)
+        return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
 
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
 
 @dataclass(frozen=True)
+class LogUniform(Uniform):
+    """Numbers between two positive bounds, uniform on a logarithmic scale: step sizes, noise."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low < self.high < math.inf:
+            raise ValueError(f"LogUniform needs 0 < low < high, got {self.low} and {self.high}.")
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}, logarithmic"
+
+
+@dataclass(frozen=True)
 class Integers:
-    """Whole numbers between two bounds, both included; counts of steps.
+    """Integers between two bounds, both included: numbers of steps.
 
     Args:
-        low: Smallest one.
-        high: Largest one.
-        log: Each doubling alike, for counts that range over orders of magnitude.
-
-    Example:
-        >>> from midway.adaptation.space import Integers
-        >>> 4 in Integers(1, 4), 2.5 in Integers(1, 4)
-        (True, False)
+        low: The smallest.
+        high: The largest.
+        log: Uniform on a logarithmic scale, for numbers that range over orders of magnitude.
     """
 
     low: int
@@ -88,12 +63,12 @@ class Integers:
         return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
 
     def __str__(self) -> str:
-        return f"{self.low} to {self.high}, whole{', logarithmic' if self.log else ''}"
+        return f"{self.low} to {self.high}, integer{', logarithmic' if self.log else ''}"
 
 
 @dataclass(frozen=True, init=False)
 class Choice:
-    """One of a few values: words, numbers, None.
+    """One of a few values: strings, numbers, None.
 
     Example:
         >>> from midway.adaptation.space import Choice
@@ -104,7 +79,7 @@ class Choice:
     values: tuple[Any, ...]
 
     def __init__(self, *values: Any) -> None:
-        if len(values) < 2 or any(value in values[:place] for place, value in enumerate(values)):
+        if len(values) < 2 or any(value in values[:index] for index, value in enumerate(values)):
             raise ValueError(f"Choice needs two or more different values, got {values}.")
         object.__setattr__(self, "values", values)
 
@@ -121,7 +96,7 @@ SearchSpace = Mapping[str, Space]
 
 
 def search_over(**spaces: Space) -> SearchSpace:
-    """Declare what a search may change, for the body of a method's class; the mapping cannot be changed.
+    """Return a read-only search space, for the body of a method's class.
 
     Example:
         >>> from midway.adaptation.space import LogUniform, search_over
@@ -129,7 +104,3 @@ def search_over(**spaces: Space) -> SearchSpace:
         LogUniform(low=0.0001, high=0.01)
     """
     return MappingProxyType(spaces)
-
-
-def _is_within(value: object, low: float, high: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high

@@ -1,29 +1,233 @@
-"""Copy, put back and compare whatever a method remembers from batch to batch."""
+"""Declared state: what changes from batch to batch. Reset, snapshots, copies and saved states follow from it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from midway.adaptation.about import About
+from midway.adaptation.copies import graph_tensors
+
+T = TypeVar("T")
+
+
+class Stateful(nn.Module):
+    """A module that declares its state and returns to any earlier one exactly.
+
+    ``add_state`` declares an attribute. Trainable parameters and buffers of submodules are state without a declaration;
+    a declared submodule contributes its frozen parameters too. Other frozen parameters never change and are not copied.
+    """
+
+    about: About
+    _given: dict[str, Any]
+    _source: dict[str, Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._states: list[str] = []
+
+    def add_state(self, name: str, value: T) -> T:
+        """Set an attribute and declare that it changes from batch to batch.
+
+        Args:
+            name: Name of the attribute.
+            value: Its initial value: a tensor, a module (all its parameters and buffers become state, trainable or
+                not), an optimiser, a generator, an object with ``state_dict`` and ``load_state_dict``, a plain value,
+                or a container of these.
+
+        Returns:
+            The value, for assignments that type checkers understand:
+            ``self.teacher = self.add_state("teacher", copy.deepcopy(self.model))``.
+        """
+        if "_source" in self.__dict__:
+            raise RuntimeError(f"the state '{name}' is declared too late: call add_state in the constructor.")
+        if name in self._states:
+            raise ValueError(f"the state '{name}' is declared twice.")
+        capture(value)  # a TypeError if the value cannot be state
+        self._states.append(name)
+        setattr(self, name, value)
+        return value
+
+    @torch.inference_mode(False)
+    def reset(self, *, keep: Sequence[str] = ()) -> None:
+        """Return to the source, bit for bit: weights, statistics, optimisers, averages, random state.
+
+        Args:
+            keep: Names of declared values that stay as they are.
+        """
+        values = {name: value for name, value in self._source["values"].items() if name not in keep}
+        self.restore({"tensors": self._source["tensors"], "values": values})
+
+    @torch.inference_mode(False)
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        return {"tensors": capture(self._state_tensors()), "values": capture(self._state_values())}
+
+    @torch.inference_mode(False)
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Return to a snapshot; the snapshot stays usable."""
+        now, then = self._state_tensors(), snapshot["tensors"]
+        with torch.no_grad():
+            for name in now.keys() | then.keys():
+                tensor, value = now.get(name), then.get(name)
+                if tensor is not None and value is not None and tensor.shape == value.shape:
+                    tensor.copy_(value)
+                else:
+                    self._exchange_buffer(name, capture(value))
+        self._restore_values(snapshot["values"])
+
+    def _restore_values(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, restored(getattr(self, name), value))
+
+    def _exchange_buffer(self, name: str, value: Tensor | None) -> Tensor | None:
+        """Replace a buffer, in networks whose buffers appear, disappear or change size, and return the old one."""
+        owner, _, key = name.rpartition(".")
+        buffers = self.get_submodule(owner)._buffers
+        before, buffers[key] = buffers[key], value
+        return before
+
+    def _state_values(self) -> dict[str, Any]:
+        """Return the declared values; the tensors of declared modules are in ``_state_tensors``."""
+        values = {name: getattr(self, name) for name in self._states}
+        return {name: value for name, value in values.items() if _is_value(value)}
+
+    def _state_tensors(self, *, every_name: bool = False) -> dict[str, Tensor]:
+        """Return buffers, trainable parameters and the parameters of declared modules, by one or by every name."""
+        declared, others = set[int](), set[int]()
+        for name, child in self.named_children():
+            (declared if name in self._states else others).update(id(parameter) for parameter in child.parameters())
+        declared |= {id(parameter) for name, parameter in self._parameters.items() if name in self._states}
+        declared -= others  # a frozen weight that a declared module shares with the network stays frozen
+        parameters = self.named_parameters(remove_duplicate=not every_name)
+        tensors = {name: p.detach() for name, p in parameters if p.requires_grad or id(p) in declared}
+        tensors |= dict(self.named_buffers(remove_duplicate=not every_name))
+        nested = tuple(f"{name}." for name, _ in self._nested())  # they capture their own
+        return {name: tensor for name, tensor in tensors.items() if not name.startswith(nested)}
+
+    def _nested(self) -> Iterator[tuple[str, Stateful]]:
+        return ((name, child) for name, child in self.named_children() if isinstance(child, Stateful))
+
+    # ---- saved states ------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode(False)
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return what ``state_dict`` holds besides weights: the declared values, and the source for ``reset``."""
+        nested = dict(self._nested())  # each has an extra state of its own
+        return {
+            "method": self.about.name,
+            "hyperparameters": {name: repr(value) for name, value in self._given.items()},
+            "now": {name: capture(value) for name, value in self._state_values().items() if name not in nested},
+            "source": capture(self._source),
+        }
+
+    @torch.inference_mode(False)
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Load what ``get_extra_state`` returned."""
+        self._restore_values(state["now"])
+        self._source = capture(state["source"])
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the complete state; adapting further does not change it.
+
+        As in torch, except that state tensors are copies. Frozen weights are shared with the method.
+        """
+        with torch.inference_mode(False):
+            state = super().state_dict(*args, **kwargs)
+            prefix = kwargs.get("prefix", "")
+            for name in self._state_tensors(every_name=True):  # a module may have several
+                if prefix + name in state:  # buffers that are not persistent are absent
+                    state[prefix + name] = state[prefix + name].clone()
+        return state
+
+    @torch.inference_mode(False)
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load the state of another instance of this method on the same network, all or nothing.
+
+        Raises:
+            ValueError: The state belongs to another method, another network or other hyper-parameters. This instance
+                is then unchanged.
+        """
+        if assign:
+            raise ValueError("assign=True would separate the optimiser from the weights it updates: leave it out.")
+        before = capture(dict(super().state_dict()))
+        empty = self._empty_buffers()
+        created = {
+            name: self._exchange_buffer(name, torch.empty_like(value))
+            for name, value in state_dict.items()
+            if name not in before and name in empty
+        }
+        try:
+            self._check_state(state_dict)
+            return super().load_state_dict(state_dict, strict=strict)
+        except Exception:
+            for name, value in created.items():
+                self._exchange_buffer(name, value)
+            super().load_state_dict(before)
+            raise
+
+    def _empty_buffers(self) -> set[str]:
+        return {
+            f"{prefix}.{key}".lstrip(".")
+            for prefix, module in self.named_modules()
+            for key, value in module._buffers.items()
+            if value is None
+        }
+
+    def _check_state(self, theirs: Mapping[str, Any]) -> None:
+        if "_extra_state" not in theirs:
+            what = "these are plain network weights" if theirs else "the state is empty"
+            raise ValueError(f"{what}: load weights into the network and wrap that, or give a method's state_dict().")
+        extra = theirs["_extra_state"]
+        if extra["method"] != self.about.name:
+            raise ValueError(f"the state is of {extra['method']}, this is {self.about.name}.")
+        mine = {name: repr(value) for name, value in self._given.items()}
+        for name in dict.fromkeys([*mine, *extra["hyperparameters"]]):
+            if (given := extra["hyperparameters"].get(name)) != mine.get(name):
+                raise ValueError(f"the state is of {name}={given}, this method has {name}={mine.get(name)}.")
+        shapes, their_shapes = (
+            {key: getattr(value, "shape", None) for key, value in state.items()}
+            for state in (super().state_dict(), theirs)
+        )
+        if shapes != their_shapes:
+            differing = sorted(shapes.keys() ^ their_shapes.keys())[:3]
+            detail = f"keys differ ({', '.join(differing)}, ...)" if differing else "shapes differ"
+            raise ValueError(f"the state does not fit {self!r}: {detail}.")
+        for name, child in self._nested():
+            prefix = f"{name}."
+            child._check_state({k.removeprefix(prefix): v for k, v in theirs.items() if k.startswith(prefix)})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        clone = self.__class__.__new__(self.__class__)
+        memo[id(self)] = clone
+        with torch.inference_mode(False):
+            memo.update(graph_tensors(self))
+            clone.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return clone
+
+    @torch.inference_mode(False)
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """Convert the declared values and the source when the module moves to a device or dtype."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, value in self._state_values().items():
+            setattr(self, name, to_each_tensor(value, fn))
+        self._source = to_each_tensor(self._source, fn)
+        return self
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, Stateful) or not isinstance(value, nn.Module | nn.Parameter)
 
 
 def capture(value: Any) -> Any:
-    """Return an independent copy of a piece of state, made of tensors and plain values alone.
+    """Return an independent copy of a piece of state that consists of tensors and plain values alone.
 
-    Tensors are cloned, a generator gives its state, an optimiser or anything else with ``state_dict`` gives that;
-    containers are captured item by item. What comes out survives ``torch.save`` and ``weights_only`` loading.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.state import capture
-        >>> counts = torch.ones(2)
-        >>> kept = capture({"counts": counts, "seen": 3})
-        >>> _ = counts.zero_()
-        >>> kept
-        {'counts': tensor([1., 1.]), 'seen': 3}
+    Tensors are cloned, a generator gives its state, an optimiser or any object with ``state_dict`` gives that;
+    containers are captured item by item. The result survives ``torch.save`` and loading with ``weights_only=True``.
     """
     if isinstance(value, Tensor):
         return value.detach().clone(memory_format=torch.preserve_format)
@@ -31,6 +235,8 @@ def capture(value: Any) -> Any:
         return value
     if isinstance(value, torch.Generator):
         return value.get_state()
+    if isinstance(value, Stateful):
+        return value.snapshot()
     if hasattr(value, "state_dict"):
         return copy.deepcopy(value.state_dict())
     if isinstance(value, Mapping):
@@ -38,28 +244,47 @@ def capture(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(capture(item) for item in value)
     raise TypeError(
-        f"{type(value).__name__} cannot be part of a method's state: use tensors, plain values, generators, "
+        f"{type(value).__name__} cannot be part of a method's state: use tensors, modules, plain values, generators, "
         "optimisers, or give the class state_dict and load_state_dict."
     )
 
 
-def put_back(owner: object, name: str, captured: Any) -> None:
-    """Set an attribute to what ``capture`` made of it earlier; the capture stays usable."""
-    current = getattr(owner, name)
+def restored(current: Any, captured: Any) -> Any:
+    """Return a value as it was when ``capture`` copied it; objects with a state are restored in place.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.state import capture, restored
+        >>> generators = {"noise": torch.Generator().manual_seed(0)}
+        >>> before = capture(generators)
+        >>> first = torch.rand(1, generator=generators["noise"])
+        >>> torch.equal(first, torch.rand(1, generator=restored(generators, before)["noise"]))
+        True
+    """
     if isinstance(current, torch.Generator):
         current.set_state(captured.cpu())
-    elif hasattr(current, "load_state_dict"):
+        return current
+    if isinstance(current, Stateful):
+        current.restore(captured)
+        return current
+    if hasattr(current, "load_state_dict"):
         current.load_state_dict(copy.deepcopy(captured))
-    elif isinstance(current, Tensor) and isinstance(captured, Tensor):
-        setattr(owner, name, capture(captured).to(current))
-    else:
-        setattr(owner, name, capture(captured))
+        return current
+    if isinstance(current, Tensor) and isinstance(captured, Tensor):
+        return capture(captured).to(current)
+    if isinstance(current, Mapping) and isinstance(captured, Mapping):
+        return {key: restored(current.get(key), value) for key, value in captured.items()}
+    if isinstance(current, list | tuple) and isinstance(captured, list | tuple) and len(current) == len(captured):
+        return type(captured)(map(restored, current, captured))
+    return capture(captured)
 
 
 def to_each_tensor(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Change every tensor within a piece of state, for example its device."""
+    """Apply a function to every tensor of a piece of state, for example to change its device."""
     if isinstance(value, Tensor):
         return change(value)
+    if isinstance(value, Stateful):  # moves as a submodule
+        return value
     if hasattr(value, "load_state_dict"):
         value.load_state_dict(to_each_tensor(value.state_dict(), change))
         return value
@@ -68,14 +293,3 @@ def to_each_tensor(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(to_each_tensor(item, change) for item in value)
     return value
-
-
-def same_structure(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Tell whether two state dicts have the same keys and tensors of the same shapes."""
-    if mine.keys() != theirs.keys():
-        return False
-    return all(
-        value.shape == theirs[key].shape
-        for key, value in mine.items()
-        if isinstance(value, Tensor) and isinstance(theirs[key], Tensor)
-    )

@@ -1,7 +1,7 @@
 """Random views of images as batched tensor operations: crops, flips and AugMix chains (Hendrycks et al., ICLR 2020).
 
-Every view is a function of the image and of a row of uniform numbers drawn beforehand. So it does not matter how many
-images are treated at once, nor how a stream is cut into batches.
+Every view is a function of the image and of a row of uniform numbers drawn beforehand, so the views do not depend on
+how many images are processed together or how a stream is split into batches.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ CHAINS, LINKS = 3, 3
 CROP_NUMBERS = 5
 _LINK_NUMBERS = 3  # which operation, how strong, which way
 NUMBERS = CROP_NUMBERS + CHAINS + 1 + CHAINS * (1 + LINKS * _LINK_NUMBERS)
-"""Uniform numbers that one view takes; `crops` takes the first few of them."""
+"""Uniform numbers for one view; `crops` uses the first five."""
 
 SMALLEST_AREA = 0.08
 LARGEST_RATIO = 4 / 3
-GREY = 0.5  # what comes in from beyond the edge
-MOST_DEGREES, MOST_SHEAR, MOST_SHIFT, MOST_INVERTED = 3.0, 0.03, 1 / 30, 25.6  # severity 1 of 10, as published
+GREY = 0.5  # the value outside the image
+MAX_DEGREES, MAX_SHEAR, MAX_SHIFT, MAX_INVERTED = 3.0, 0.03, 1 / 30, 25.6  # severity 1 of 10, as published
 POSTERIZED_LEVEL = 16  # four bits
 
 
@@ -49,8 +49,8 @@ def crops(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
     Args:
         images: (N, C, H, W).
         numbers: Uniform numbers from `draw`, (N, views, at least 5).
-        crop: ``"pad"`` shifts by up to 4 pixels and brings in black (CIFAR); ``"resize"`` takes 8 % to 100 % of the
-            area at a ratio of 3/4 to 4/3 and enlarges it (ImageNet).
+        crop: ``"pad"`` shifts by up to 4 pixels with black borders (CIFAR); ``"resize"`` selects 8 % to 100 % of the
+            area at a ratio of 3/4 to 4/3 and resizes it to the whole image (ImageNet).
 
     Returns:
         Views (N, views, C, H, W).
@@ -61,7 +61,7 @@ def crops(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
         >>> crops(torch.rand(2, 3, 8, 8), draw(2, 5, torch.Generator())).shape
         torch.Size([2, 5, 3, 8, 8])
     """
-    if images.element_size() < 4:  # half precision is too coarse for places
+    if images.element_size() < 4:  # half precision is too coarse for coordinates
         return crops(images.float(), numbers, crop).to(images)
     numbers = numbers.to(images)
     if crop == "pad":
@@ -95,13 +95,13 @@ def _shifted(images: Tensor, numbers: Tensor) -> Tensor:
 
 
 def augmix_views(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
-    """Make AugMix views: crop and flip, then blend with a mixture of three chains of one to three operations.
+    """Return AugMix views: crop and flip, then blend with a mixture of three chains of one to three operations.
 
     Operations: auto-contrast, equalise, rotate, solarise, shear and shift either way, posterise, at severity 1 as
     published for MEMO. Weights of the chains are Dirichlet(1, 1, 1), the share of the crop itself is Beta(1, 1).
 
     Args:
-        images: (N, C, H, W); brought into [0, 1].
+        images: (N, C, H, W); clamped to [0, 1].
         numbers: Uniform numbers from `draw`, (N, views, NUMBERS).
         crop: See `crops`.
 
@@ -130,27 +130,28 @@ def augmix_views(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
 
 
 def _run_chains(images: Tensor, numbers: Tensor) -> Tensor:
-    """Apply one to three operations to each image, (N, C, H, W); the first number of a row says how many."""
+    """Apply one to three operations to each image, (N, C, H, W); the first number of a row determines how many."""
     length = 1 + (LINKS * numbers[:, 0]).long()
-    for place, link in enumerate(numbers[:, 1:].split(_LINK_NUMBERS, dim=1)):
-        images = torch.where((place < length).view(-1, 1, 1, 1), _operate(images, link, place < length), images)
+    for index, link in enumerate(numbers[:, 1:].split(_LINK_NUMBERS, dim=1)):
+        active = index < length
+        images = torch.where(active.view(-1, 1, 1, 1), _operate(images, link, active), images)
     return images
 
 
-def _operate(images: Tensor, link: Tensor, wanted: Tensor) -> Tensor:
-    """Apply to each wanted image the operation that its numbers choose."""
+def _operate(images: Tensor, link: Tensor, active: Tensor) -> Tensor:
+    """Apply to each active image the operation that its numbers select."""
     choice = (9 * link[:, 0]).long()
     level = 0.1 + 0.9 * link[:, 1]
     sign = torch.where(link[:, 2] < 0.5, -1.0, 1.0)
     result = images.clone()
     for number, operation in enumerate((autocontrast, equalize, posterize)):
-        chosen = (wanted & (choice == number)).nonzero().flatten()
+        chosen = (active & (choice == number)).nonzero().flatten()
         if len(chosen):
             result[chosen] = operation(images[chosen])
-    chosen = (wanted & (choice == 3)).nonzero().flatten()
+    chosen = (active & (choice == 3)).nonzero().flatten()
     if len(chosen):
-        result[chosen] = solarize(images[chosen], 256 - (MOST_INVERTED * level[chosen]).floor())
-    chosen = (wanted & (choice > 3)).nonzero().flatten()
+        result[chosen] = solarize(images[chosen], 256 - (MAX_INVERTED * level[chosen]).floor())
+    chosen = (active & (choice > 3)).nonzero().flatten()
     if len(chosen):
         maps = _maps(choice[chosen], level[chosen], sign[chosen], *images.shape[2:])
         result[chosen] = warp(images[chosen], maps)
@@ -158,86 +159,51 @@ def _operate(images: Tensor, link: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _maps(choice: Tensor, level: Tensor, sign: Tensor, height: int, width: int) -> Tensor:
-    """Where each output pixel comes from: rotations about the centre, shears from the corner, shifts, (N, 2, 3)."""
-    angle = torch.deg2rad(-sign * (MOST_DEGREES * level).floor()) * (choice == 4)
-    shear = sign * MOST_SHEAR * level
+    """Return the maps from output to input coordinates: rotations about the centre, shears, shifts, (N, 2, 3)."""
+    angle = torch.deg2rad(-sign * (MAX_DEGREES * level).floor()) * (choice == 4)
+    shear = sign * MAX_SHEAR * level
     shear_x, shear_y = shear * (choice == 5) * height / width, shear * (choice == 6) * width / height
-    shift_x = 2 * sign * (MOST_SHIFT * width * level).floor() / width * (choice == 7)
-    shift_y = 2 * sign * (MOST_SHIFT * height * level).floor() / height * (choice == 8)
+    shift_x = 2 * sign * (MAX_SHIFT * width * level).floor() / width * (choice == 7)
+    shift_y = 2 * sign * (MAX_SHIFT * height * level).floor() / height * (choice == 8)
     first = torch.stack([angle.cos(), angle.sin() * height / width + shear_x, shear_x + shift_x], dim=1)
     second = torch.stack([-angle.sin() * width / height + shear_y, angle.cos(), shear_y + shift_y], dim=1)
     return torch.stack([first, second], dim=1)
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """Sample images at mapped places, bilinearly, with grey beyond the edge.
+    """Sample images at mapped coordinates, bilinearly, with grey outside the image.
 
     Args:
         images: (N, C, H, W).
-        maps: From output to input places, in coordinates from -1 to 1, (N, 2, 3).
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.views import warp
-        >>> shift = torch.tensor([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])  # half the width
-        >>> warp(torch.tensor([[[[0.0, 1.0]]]]), shift).flatten().tolist()
-        [1.0, 0.5]
+        maps: From output to input coordinates, from -1 to 1, (N, 2, 3).
     """
     grid = F.affine_grid(maps, list(images.shape), align_corners=False)
     return F.grid_sample(images - GREY, grid, align_corners=False) + GREY
 
 
 def autocontrast(images: Tensor) -> Tensor:
-    """Stretch each channel of each image to fill [0, 1]; flat channels stay.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.views import autocontrast
-        >>> autocontrast(torch.tensor([[[[0.25, 0.5, 0.75]]]])).flatten().tolist()
-        [0.0, 0.5, 1.0]
-    """
+    """Stretch each channel of each image to [0, 1]; constant channels stay as they are."""
     low, high = images.amin(dim=(2, 3), keepdim=True), images.amax(dim=(2, 3), keepdim=True)
     return torch.where(high > low, (images - low) / (high - low).clamp(min=1e-6), images).clamp(0, 1)
 
 
 def equalize(images: Tensor) -> Tensor:
-    """Make the values of each channel of each image equally frequent, in 256 levels; flat channels stay.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.views import equalize
-        >>> equalize(torch.linspace(0, 0.1, 512).view(1, 1, 16, 32)).amax() > 0.9
-        tensor(True)
-    """
+    """Make the values of each channel of each image equally frequent, in 256 levels; constant channels stay."""
     levels = (255 * images).round().long().flatten(2)
     counts = torch.zeros(*levels.shape[:2], 256, device=images.device, dtype=torch.long)
     counts.scatter_add_(2, levels, torch.ones_like(levels))
     largest = levels.amax(dim=2, keepdim=True)
-    step = (levels.shape[2] - counts.gather(2, largest)) // 255  # pixels a level, the brightest left out
+    step = (levels.shape[2] - counts.gather(2, largest)) // 255  # pixels per level, without the brightest level
     table = (counts.cumsum(dim=2) - counts + step // 2) // step.clamp(min=1)
     equal = table.clamp(max=255).gather(2, levels)
     return (torch.where(step > 0, equal, levels).to(images) / 255).view_as(images)
 
 
 def posterize(images: Tensor) -> Tensor:
-    """Keep the upper four bits of eight.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.views import posterize
-        >>> (posterize(torch.tensor([[[[15.0, 16.0, 255.0]]]]) / 255) * 255).flatten().tolist()
-        [0.0, 16.0, 240.0]
-    """
+    """Reduce eight bits to the upper four."""
     return ((255 * images).round() / POSTERIZED_LEVEL).floor() * POSTERIZED_LEVEL / 255
 
 
 def solarize(images: Tensor, thresholds: Tensor) -> Tensor:
-    """Invert what is at or above each image's threshold, in levels of 255.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.views import solarize
-        >>> solarize(torch.tensor([[[[0.5, 1.0]]]]), torch.tensor([200.0])).flatten().tolist()
-        [0.5, 0.0]
-    """
+    """Invert values at or above each image's threshold, in levels of 255."""
     return torch.where((255 * images).round() < thresholds.view(-1, 1, 1, 1), images, 1 - images)

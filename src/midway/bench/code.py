@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from midway.adaptation.registry import STATISTICS, WRAP, WRAPPERS
+from midway.adaptation.registry import STATISTICS, WRAP
+from midway.adaptation.wrappers.wrapper import WRAPPERS
 from midway.bench.cell import Cell
 from midway.bench.networks import FROM_FILES
 from midway.data.corruptions import REGISTRY as CORRUPTIONS
@@ -40,7 +41,9 @@ WITHOUT_NUMBERS = frozenset(
         "midway.registry",
         "midway.suggest",
         "midway.files",
+        "midway.adaptation.about",
         "midway.adaptation.registry",
+        "midway.adaptation.space",
         "midway.bench.cell",
         "midway.bench.record",
         "midway.data.download",

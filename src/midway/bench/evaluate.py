@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.base import Method
 from midway.bench.measure import Batches, answer, measure
 from midway.bench.record import Result
-from midway.methods import Method, Source
+from midway.methods.source import Source
 from midway.streams import Batch, Stream
 
 

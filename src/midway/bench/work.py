@@ -144,7 +144,7 @@ class _CountedCost:
         cost = Cost(
             images=images,
             parameters=sum(parameter.numel() for parameter in self.method.parameters()),
-            moving_parameters=self.method.count_moving(),
+            trainable_parameters=self.method.num_trainable(),
             forward_passes=self.passes.forward / images,
             backward_passes=self.passes.backward / images,
             flops_forward=self.passes.flops_forward,

@@ -19,12 +19,12 @@ from midway.cli.run import split_commas
 from midway.cli.terminal import terminal
 from midway.suggest import unknown
 
-WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "answer")
-HOW_THEY_WORK = ("name", "moves", "passes a batch", "needs")
+WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
+HOW_THEY_WORK = ("name", "adapts", "passes a batch", "needs")
 
 REGISTRIES = {
-    "methods": "midway.adaptation.registry:_METHODS",
-    "wrappers": "midway.adaptation.registry:WRAPPERS",
+    "methods": "midway.methods:METHODS",
+    "wrappers": "midway.adaptation.wrappers.wrapper:WRAPPERS",
     "scenarios": "midway.streams.registry:REGISTRY",
     "corruptions": "midway.data.corruptions:REGISTRY",
     "datasets": "midway.data.datasets:REGISTRY",

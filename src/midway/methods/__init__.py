@@ -1,51 +1,16 @@
-"""Test-time adaptation, one paper a file."""
+"""Test-time adaptation, one paper a file.
 
-from midway.adaptation.base import About, Method
-from midway.adaptation.clustered import kindred
-from midway.adaptation.episodic import Episodic
-from midway.adaptation.guarded import Guarded
+Each file registers its class in ``METHODS``; ``_classes`` (generated) imports them by name.
+"""
+
+from midway.adaptation.about import About
+from midway.adaptation.adapt import adapt
+from midway.adaptation.base import Method
+from midway.adaptation.clustered import clustered
 from midway.adaptation.presets import preset
-from midway.adaptation.registry import adapt, find, hyperparameters, names, register
-from midway.methods.bn import BN
-from midway.methods.dua import DUA
-from midway.methods.eata import EATA
-from midway.methods.lame import LAME
-from midway.methods.memo import MEMO
-from midway.methods.mita import MITA
-from midway.methods.pl import PL
-from midway.methods.sar import SAR
-from midway.methods.shot import SHOT
-from midway.methods.source import Source
-from midway.methods.t3a import T3A
-from midway.methods.tea import TEA
-from midway.methods.tent import Tent
+from midway.adaptation.registry import METHODS, find, hyperparameters, names, register
+from midway.methods import _classes
+from midway.methods._classes import *  # noqa: F403
 
-for _method in (Source, BN, Tent, PL, SHOT, EATA, SAR, MEMO, T3A, LAME, DUA, TEA, MITA):
-    register(_method)
-
-__all__ = [
-    "BN",
-    "DUA",
-    "EATA",
-    "LAME",
-    "MEMO",
-    "MITA",
-    "PL",
-    "SAR",
-    "SHOT",
-    "T3A",
-    "TEA",
-    "About",
-    "Episodic",
-    "Guarded",
-    "Method",
-    "Source",
-    "Tent",
-    "adapt",
-    "find",
-    "hyperparameters",
-    "kindred",
-    "names",
-    "preset",
-    "register",
-]
+__all__ = ["METHODS", "About", "Method", "adapt", "clustered", "find", "hyperparameters", "names", "preset", "register"]
+__all__ += _classes.__all__

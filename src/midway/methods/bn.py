@@ -7,23 +7,26 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.base import About, Method
-from midway.adaptation.clustered import is_kindred
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
+from midway.adaptation.clustered import is_clustered
 from midway.adaptation.normalization import use_batch_statistics, use_prior_statistics, uses_batch_statistics
+from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, search_over
 
 
+@register
 class BN(Method):
-    """BatchNorm layers use the statistics of the batch at hand; no weight moves.
+    """Makes BatchNorm layers use the statistics of the test batch; no weight changes.
 
-    With a prior N the source's statistics stay in with weight N / (N + n), n being the batch size: small batches then
-    lean on the source. The answer is f(x) with those statistics.
+    A prior N mixes in the source's statistics with weight N / (N + n), n being the batch size, which helps small
+    batches. The prediction is f(x) with these statistics.
 
     Paper: Schneider et al., NeurIPS 2020.
 
     Args:
         model: The classifier to adapt.
-        prior: N, in images; 0 (the paper's setting for large batches) uses the batch alone.
+        prior: N, in images; 0 (the paper's value for large batches) uses the batch alone.
 
     Example:
         >>> import midway, torch
@@ -37,8 +40,8 @@ class BN(Method):
         title="BN",
         paper="Schneider et al., NeurIPS 2020",
         paradigm="batch",
-        moves="BatchNorm statistics",
-        answers="-",
+        adapts="BatchNorm statistics",
+        predicts="-",
         passes="1 F",
         needs=("BatchNorm", "batch statistics"),
     )
@@ -51,20 +54,20 @@ class BN(Method):
         changed = use_batch_statistics(self.model) if prior == 0 else use_prior_statistics(self.model, prior)
         if not changed and uses_batch_statistics(self.model) and prior:
             why = (
-                "which kindred statistics do by themselves, see midway.kindred"
-                if is_kindred(self.model)
-                else "and this model has none: its BatchNorm layers kept no running statistics"
+                "which clustered statistics do themselves, see midway.clustered"
+                if is_clustered(self.model)
+                else "and this model has none: its BatchNorm layers have no running statistics"
             )
             raise ValueError(f"a prior mixes in the source's statistics, {why}: leave prior at 0.")
         if not changed and not uses_batch_statistics(self.model):
             warnings.warn(
-                "BN changes nothing here: the model has no layer with running statistics (BatchNorm). "
-                "Use a method that moves weights, such as tent.",
+                "BN changes nothing: the model has no layer with running statistics (BatchNorm). "
+                "Use a method that adapts weights, such as tent.",
                 stacklevel=4,
             )
 
     def step(self, images: Tensor) -> Tensor:
-        """Answer f(x) with the statistics chosen at construction."""
+        """Return f(x) with the statistics chosen at construction."""
         with torch.no_grad():
             logits: Tensor = self.model(images)
         return logits

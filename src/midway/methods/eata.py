@@ -10,31 +10,40 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 from torch.nn.utils import parameters_to_vector
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.optimizers import LateOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import (
+    LazyOptimizer,
+    OptimizerKind,
+    Predict,
+    check_optimizer,
+    check_protocol,
+    predicted,
+)
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
-from midway.adaptation.protocol import Predict, answer, check_protocol
-from midway.adaptation.selection import logits_to_learn_from, note_shares, redundancy_margin, reliable
+from midway.adaptation.registry import register
+from midway.adaptation.selection import logits_to_learn_from, record_shares, redundancy_margin, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import entropy
 
-MOST_FISHER_IMAGES = 2000
+MAX_FISHER_IMAGES = 2000
 
 
+@register
 class EATA(Method):
-    """Scales and shifts descend the entropy of images that are reliable and not redundant, held near the source.
+    """Adapts scales and shifts by the entropy of reliable, non-redundant images, with a penalty on forgetting.
 
-    An image is reliable if its entropy is below a margin, and redundant if its prediction is like the moving mean of
-    the predictions learnt from so far. Each selected image weighs exp(margin - H). With Fisher images, a penalty keeps
-    the weights that matter to in-distribution data near the source; without them this is ETA. Batch statistics; the
-    answer is the logits from before the (last) update. If nothing is selected, no backward pass is run. The backward
-    pass runs over the selected images alone where that is exact, in networks without batch statistics, and pays: up to
-    40 % selected.
+    An image is reliable if its entropy is below a margin, and redundant if its prediction is similar to the moving mean
+    of the predictions selected so far. Each selected image has weight exp(margin - H). With Fisher images, a penalty
+    keeps the weights that matter for in-distribution data near the source; without them the method is ETA. Batch
+    statistics; the prediction is the logits from before the (last) update. If no image is selected, there is no
+    backward pass. In networks without batch statistics the backward pass runs over the selected images alone if at most
+    40 % are selected.
 
-    Settings left at None are chosen at the first batch: the redundancy by the number of classes, the others by the size
-    of the images (ImageNet's from 128 pixels a side); ``repr`` then shows them.
+    Hyper-parameters left at None are resolved from the first batch: the redundancy by the number of classes, the others
+    by the size of the images (ImageNet's from 128 pixels a side); ``repr`` then shows them.
 
     Paper: Niu et al., ICML 2022.
 
@@ -42,15 +51,15 @@ class EATA(Method):
         model: The classifier to adapt.
         fisher_images: In-distribution images, up to 2,000, unlabelled, (N, C, H, W); never test images. None is ETA.
         fisher_weight: Weight of the penalty (the paper: 1 for CIFAR, 2,000 for ImageNet).
-        fisher_batch_size: Images whose mean gradient is squared at a time (the published code: 64).
+        fisher_batch_size: Images per squared mean gradient (the published code: 64).
         margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
         redundancy: d, largest cosine to the mean prediction (the paper: 0.4 for 10 classes, 0.1 for 100, 0.05 for
-            1,000; in between interpolated).
+            1,000; interpolated in between).
         averaging: Share of the past in the mean prediction (the paper: 0.9).
         optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (published comparisons: Adam for CIFAR; the paper: SGD for
             ImageNet).
         lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: 2.5e-4 for ImageNet).
-        steps: Updates a batch (the paper: 1).
+        steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
 
     Example:
@@ -68,12 +77,11 @@ class EATA(Method):
         title="EATA",
         paper="Niu et al., ICML 2022",
         paradigm="batch",
-        moves="norm scales and shifts",
-        answers="before",
+        adapts="norm scales and shifts",
+        predicts="before",
         passes="1 F + 1 B of the selected",
         needs=("norm layers", "batch statistics", "Fisher images (ETA without)"),
     )
-    evolving = ("optimizer", "mean_prediction", "fisher", "source_weights")
     search_space = search_over(
         margin=Uniform(0.2, 0.8),
         redundancy=Uniform(0.05, 0.9),
@@ -114,15 +122,16 @@ class EATA(Method):
             raise ValueError(f"fisher_batch_size must be at least 1, got {fisher_batch_size}.")
         self.margin, self.averaging, self.steps, self.predict = margin, averaging, steps, predict
         use_batch_statistics(self.model)
-        self.moving = freeze_all_but(self.model, norm_affine(self.model))
-        self.optimizer = LateOptimizer(self.moving)
-        self.mean_prediction: Tensor | None = None
-        self.source_weights = parameters_to_vector(self.moving).detach()
-        self.fisher = None if fisher_images is None else self._measure_fisher(fisher_images, fisher_batch_size)
+        self.trainable = freeze_all_but(self.model, norm_affine(self.model))
+        self.optimizer = self.add_state("optimizer", LazyOptimizer(self.trainable))
+        self.mean_prediction: Tensor | None = self.add_state("mean_prediction", None)
+        self.source_weights = self.add_state("source_weights", parameters_to_vector(self.trainable).detach())
+        fisher = None if fisher_images is None else self._measure_fisher(fisher_images, fisher_batch_size)
+        self.fisher = self.add_state("fisher", fisher)
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
-        """Return the published settings for a problem of this size."""
+        """Return the published values for a problem of this size."""
         large = problem.is_imagenet_size
         return {
             "fisher_weight": 2000 if large else 1,
@@ -132,51 +141,51 @@ class EATA(Method):
         }
 
     def step(self, images: Tensor) -> Tensor:
-        """Select, descend the weighted entropy of the selected and the penalty, and answer f(x)."""
+        """Select images, minimise their weighted entropy and the penalty, and return f(x)."""
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            self.settle(images, logits)
+            self.resolve(images, logits)
             selected = self._select(logits.detach().float())
             if selected.any():
                 entropies = entropy(logits_to_learn_from(self.model, images, logits, selected).float())
                 weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
                 loss = (weights * entropies).mean() + self._penalty()
-                optimizer = self.optimizer.made(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-                self.descend(loss, optimizer)
-        return answer(self.model, images, logits, self.predict)
+                optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
+                self.optimizer_step(loss, optimizer)
+        return predicted(self.model, images, logits, self.predict)
 
     def _select(self, logits: Tensor) -> Tensor:
-        """Choose the reliable images that are unlike the mean prediction, and move that mean towards theirs."""
+        """Select the reliable images that differ from the mean prediction, and update that mean with theirs."""
         selected = trusted = reliable(logits, self.margin)
         probabilities = logits.softmax(dim=1)
         past = None if self.mean_prediction is None else self.mean_prediction.to(probabilities)
         if past is not None:
-            likeness = cosine_similarity(probabilities, past.unsqueeze(0), dim=1)
-            selected = trusted & (likeness < self.hyperparameters["redundancy"])
-        note_shares(self.diagnostics, len(logits), reliable=trusted, selected=selected)
+            similarity = cosine_similarity(probabilities, past.unsqueeze(0), dim=1)
+            selected = trusted & (similarity < self.hyperparameters["redundancy"])
+        record_shares(self, reliable=trusted, selected=selected)
         if selected.any():
             mean = probabilities[selected].mean(dim=0)
             self.mean_prediction = mean if past is None else self.averaging * past + (1 - self.averaging) * mean
         return selected
 
     def _penalty(self) -> Tensor | float:
-        """Weigh how far each weight is from the source by its Fisher information."""
+        """Return the squared distance of the weights to the source, weighted by their Fisher information."""
         if self.fisher is None:
             return 0.0
-        moved = parameters_to_vector(self.moving) - self.source_weights
-        weighted: Tensor = self.hyperparameters["fisher_weight"] * (self.fisher * moved.square()).sum()
-        return weighted
+        distance = parameters_to_vector(self.trainable) - self.source_weights
+        penalty: Tensor = self.hyperparameters["fisher_weight"] * (self.fisher * distance.square()).sum()
+        return penalty
 
     def _measure_fisher(self, images: Tensor, batch_size: int) -> Tensor:
-        """Average over batches the squared gradient of the cross-entropy with the network's own answers."""
+        """Return the squared gradient of the cross-entropy with the network's predictions, averaged over batches."""
         try:
-            self._validate(images)
-            self._try_out(images.detach())
+            self._check_images(images)
+            self._prepare(images.detach())
         except (TypeError, ValueError) as error:
             raise type(error)(f"fisher_images: {error}") from error
-        if len(images) > MOST_FISHER_IMAGES:
-            raise ValueError(f"fisher_images holds {len(images)} images: give at most {MOST_FISHER_IMAGES}.")
+        if len(images) > MAX_FISHER_IMAGES:
+            raise ValueError(f"fisher_images contains {len(images)} images: give at most {MAX_FISHER_IMAGES}.")
         batches = images.detach().clone().split(batch_size)
         if len(batches) > 1 and len(batches[-1]) == 1:  # a single image has no batch statistics
             batches = (*batches[:-2], torch.cat(batches[-2:]))
@@ -185,6 +194,6 @@ class EATA(Method):
             for batch in batches:
                 logits = self.model(batch.contiguous(memory_format=self.memory_format)).float()
                 loss = cross_entropy(logits, logits.argmax(dim=1))
-                gradients = torch.autograd.grad(loss, self.moving, materialize_grads=True)
+                gradients = torch.autograd.grad(loss, self.trainable, materialize_grads=True)
                 fisher += parameters_to_vector(gradients).square() / len(batches)
         return fisher

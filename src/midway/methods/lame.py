@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
 from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, search_over
 
 Affinity = Literal["knn", "rbf", "linear"]
@@ -17,22 +19,24 @@ SMALLEST_PROBABILITY = 1e-10
 TOLERANCE = 1e-8
 
 
+@register
 class LAME(Method):
-    """Answers move towards those of similar images of the batch; the network does not change at all.
+    """Makes predictions consistent with those of similar images of the batch; the network does not change.
 
-    Over the graph of affinities between features, a few cheap iterations find probabilities that agree with the
-    network's and with their neighbours'. Source statistics, nothing carries over to the next batch. The answer is
+    On the graph of affinities between features, a few cheap iterations compute probabilities that agree with the
+    network's and with those of the neighbours. Source statistics; batches are independent. The prediction is
     log-probabilities.
 
     Paper: Boudiaf et al., CVPR 2022.
 
     Args:
-        model: The classifier; it needs a linear head, before which the features are taken.
+        model: The classifier; it needs a linear head, whose input is the features.
         affinity: ``"knn"``: 1 for the nearest neighbours, else 0; ``"rbf"``: exp(-d^2 / 2 s^2), s being the mean
-            distance to the k-th nearest image, itself counted; ``"linear"``: the inner product. Features have length 1.
+            distance to the k-th nearest image, counting the image itself; ``"linear"``: the inner product.
+            Features have length 1.
         neighbours: k (published: 5).
-        iterations: Most fixed-point iterations (published: 100); they stop when the objective does.
-        head: Name of the linear head, where it cannot be found.
+        iterations: Largest number of fixed-point iterations (published: 100); they stop when the objective is constant.
+        head: Name of the linear head, if it cannot be detected.
 
     Example:
         >>> import midway, torch
@@ -46,8 +50,8 @@ class LAME(Method):
         title="LAME",
         paper="Boudiaf et al., CVPR 2022",
         paradigm="batch",
-        moves="nothing but the answers",
-        answers="-",
+        adapts="the predictions",
+        predicts="-",
         passes="1 F",
         needs=("linear head",),
     )
@@ -80,9 +84,9 @@ class LAME(Method):
         """Smooth f(x) over the graph of the batch."""
         features, logits = features_and_logits(self.model, self.head, images)
         graph = affinities(features.float(), self.affinity, self.neighbours)
-        answers, taken = smooth(logits.float().softmax(dim=1), graph, self.iterations)
-        self.diagnostics["iterations"] = taken
-        return answers
+        smoothed, iterations = smooth(logits.float().softmax(dim=1), graph, self.iterations)
+        self.record(iterations=iterations)
+        return smoothed
 
 
 def affinities(features: Tensor, kind: Affinity, neighbours: int) -> Tensor:
@@ -102,22 +106,22 @@ def affinities(features: Tensor, kind: Affinity, neighbours: int) -> Tensor:
     distances = torch.cdist(directions, directions, compute_mode="donot_use_mm_for_euclid_dist")
     count = len(features)
     if kind == "rbf":
-        kth = distances.kthvalue(min(neighbours, count), dim=1).values  # from itself, which is the first, on
+        kth = distances.kthvalue(min(neighbours, count), dim=1).values  # the image itself is the first
         return torch.exp(-distances.square() / (2 * kth.mean().square()).clamp(min=1e-12))
     nearest = distances.fill_diagonal_(torch.inf).topk(min(neighbours, count - 1), largest=False).indices
     return torch.zeros_like(distances).scatter_(1, nearest, 1.0)
 
 
 def smooth(probabilities: Tensor, graph: Tensor, iterations: int = 100) -> tuple[Tensor, int]:
-    """Find the fixed point z_i ~ p_i exp(sum_j w_ij z_j), starting from p.
+    """Return the fixed point of z_i ~ p_i exp(sum_j w_ij z_j), starting from p.
 
     Each iteration minimises a bound on sum_i KL(z_i || p_i) - sum_ij w_ij z_i . z_j; they stop (after three at the
-    earliest) when the bound changes by no more than a part in 10^8, as published.
+    earliest) when the bound changes by at most a part in 10^8, as published.
 
     Args:
         probabilities: p, (N, classes).
         graph: w, (N, N).
-        iterations: Most iterations.
+        iterations: Largest number of iterations.
 
     Returns:
         The logarithm of z, (N, classes), and the number of iterations.
@@ -125,8 +129,8 @@ def smooth(probabilities: Tensor, graph: Tensor, iterations: int = 100) -> tuple
     Example:
         >>> import torch
         >>> from midway.methods.lame import smooth
-        >>> log_z, taken = smooth(torch.tensor([[0.6, 0.4], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-        >>> log_z.argmax(dim=1), taken
+        >>> log_z, iterations = smooth(torch.tensor([[0.6, 0.4], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+        >>> log_z.argmax(dim=1), iterations
         (tensor([0, 0]), 25)
     """
     log_p = (probabilities + SMALLEST_PROBABILITY).log()

@@ -8,20 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
+from midway.adaptation.image_statistics import UnsupportedError
+from midway.adaptation.image_weights import weights_by_image
 from midway.adaptation.parameters import refuse_half_precision
-from midway.adaptation.per_image import UnsuitedError, weights_by_image
 from midway.adaptation.problem import Problem
+from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, LogUniform, search_over
 from midway.adaptation.views import Crop, augmix_views, draw
 from midway.sampling import Randomness
 
-NUMBERS_AT_ONCE = 400_000
-"""Values in the views of the images that one pass takes."""
+VALUES_PER_PASS = 400_000
+"""Largest number of values in the views that one pass processes."""
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Entropy of the mean prediction over views, in nats.
+    """Return the entropy of the mean prediction over views, in nats.
 
     Args:
         logits: (..., views, classes).
@@ -39,28 +42,30 @@ def marginal_entropy(logits: Tensor) -> Tensor:
     return -(log_mean.exp() * log_mean).sum(dim=-1)
 
 
+@register
 class MEMO(Method):
-    """All weights move, for each image anew, towards one confident prediction over augmented views of the image.
+    """Adapts all weights to each image separately, towards one confident prediction over augmented views of it.
 
-    From the source weights, SGD descends the entropy of the mean prediction over AugMix views; the answer is that on
-    the plain image after the step, and the weights are the source's again for the next image. BatchNorm layers mix the
-    source's statistics with those of the views (of the plain image, for the answer). No image sees another one: how a
-    stream is cut into batches changes no answer.
+    From the source weights, SGD minimises the entropy of the mean prediction over AugMix views; the result is the
+    prediction of the plain image after the step, and the next image starts from the source weights again. BatchNorm
+    layers mix the source's statistics with those of the views (of the plain image, for the prediction). The images are
+    independent, so predictions do not depend on how a stream is split into batches.
 
-    Gradients at the source weights need one forward and backward pass for many images together; networks that
-    cannot be run that way adapt image by image, with the same answers.
+    Many images share one forward and backward pass at the source weights; networks that do not support this adapt image
+    by image, with the same predictions.
 
     Paper: Zhang et al., NeurIPS 2022.
 
     Args:
         model: The classifier to adapt.
-        views: Views an image (published: 32 for CIFAR, 64 for ImageNet); None chooses by the size of the images.
-        lr: Step size of SGD (published: 0.005 for CIFAR, 0.00025 for ImageNet); None chooses likewise.
+        views: Views per image (published: 32 for CIFAR, 64 for ImageNet); None chooses by the size of the images.
+        lr: Step size of SGD (published: 0.005 for CIFAR, 0.00025 for ImageNet); None chooses by the size of the
+            images.
         crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part of the image (ImageNet), before AugMix;
-            None chooses likewise.
-        steps: Steps an image (published: 1).
-        prior: N: the source's statistics weigh N / (N + 1) (published: 16); 0 uses the views' alone.
-        images_at_once: How many images to adapt to in one pass; None bounds memory. It changes no answer.
+            None chooses by the size of the images.
+        steps: Steps per image (published: 1).
+        prior: N: the source's statistics have weight N / (N + 1) (published: 16); 0 uses those of the views alone.
+        images_at_once: Number of images per pass; None limits memory. It does not change the predictions.
         seed: Seed of the views.
 
     Example:
@@ -77,13 +82,12 @@ class MEMO(Method):
         title="MEMO",
         paper="Zhang et al., NeurIPS 2022",
         paradigm="instance",
-        moves="all weights",
-        answers="after",
+        adapts="all weights",
+        predicts="after",
         passes="V + 1 F, V B (V views)",
         uses_other_images=False,
         aligns_each_image=True,
     )
-    evolving = ("randomness",)
     uses_source_statistics = True
     search_space = search_over(
         lr=LogUniform(5e-4, 5e-2),
@@ -105,7 +109,9 @@ class MEMO(Method):
     ) -> None:
         super().__init__(model)
         if not any(True for _ in self.model.parameters()):
-            raise ValueError("the model has no weights to move: use a method that moves other things, such as lame.")
+            raise ValueError(
+                "the model has no weights to adapt: use a method that adapts something else, such as lame."
+            )
         refuse_half_precision(dict(self.model.named_parameters()))
         if views is not None and views < 1:
             raise ValueError(f"views must be at least 1, got {views}.")
@@ -122,8 +128,8 @@ class MEMO(Method):
         self.steps = steps
         self.source_share = prior / (prior + 1)
         self.images_at_once = images_at_once
-        self.randomness = Randomness(seed)
-        self._takes_many_images = True  # until the network shows otherwise
+        self.randomness = self.add_state("randomness", Randomness(seed))
+        self._supports_many_images = True  # until a pass over several images fails
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
@@ -132,32 +138,37 @@ class MEMO(Method):
             return {"views": 64, "lr": 0.00025, "crop": "resize"}
         return {"views": 32, "lr": 0.005, "crop": "pad"}
 
-    def count_moving(self) -> int:
-        """Return the number of all weights: a copy of them moves for each image."""
+    def num_trainable(self) -> int:
+        """Return the number of all weights: a copy of them is adapted for each image."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def step(self, images: Tensor) -> Tensor:
-        """Adapt to each image from the source weights and answer it."""
+        """Adapt to each image from the source weights and predict it."""
         if None in (self.hyperparameters[name] for name in ("views", "lr", "crop")):
             with torch.no_grad():
-                self.settle(images, self.model(images[:2]))
+                self.resolve(images, self.model(images[:2]))
         views, crop = self.hyperparameters["views"], self.hyperparameters["crop"]
         numbers = draw(len(images), views, self.randomness.on(torch.device("cpu")))
-        size = self.images_at_once or max(1, NUMBERS_AT_ONCE // (views * images[0].numel()))
-        answers = []
+        size = self.images_at_once or max(1, VALUES_PER_PASS // (views * images[0].numel()))
+        logits = []
         for few, drawn in zip(images.split(size), numbers.split(size), strict=True):
             seen = augmix_views(few, drawn, crop)
-            if self._takes_many_images and len(few) > 1:
+            if self._supports_many_images and len(few) > 1:
                 try:
-                    answers.append(self._adapt(few, seen))
+                    logits.append(self._adapt(few, seen))
                     continue
-                except (UnsuitedError, RuntimeError, TypeError, IndexError):  # the network's own come again below
-                    self._takes_many_images = False
-            answers += [self._adapt(few[i : i + 1], seen[i : i + 1]) for i in range(len(few))]
-        return torch.cat(answers)
+                except (
+                    UnsupportedError,
+                    RuntimeError,
+                    TypeError,
+                    IndexError,
+                ):  # errors of the network itself recur below
+                    self._supports_many_images = False
+            logits += [self._adapt(few[i : i + 1], seen[i : i + 1]) for i in range(len(few))]
+        return torch.cat(logits)
 
     def _adapt(self, images: Tensor, views: Tensor) -> Tensor:
-        """Descend the marginal entropy of each image's views, then answer f(x) with each image's weights."""
+        """Minimise the marginal entropy of each image's views, then return f(x) with each image's weights."""
         count = len(images)
         batch = views.flatten(0, 1).contiguous(memory_format=self.memory_format)
         weights = {
@@ -171,21 +182,19 @@ class MEMO(Method):
                 logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
                 loss = marginal_entropy(logits.unflatten(0, (count, -1)))
                 gradients = torch.autograd.grad(loss.sum(), list(weights.values()), materialize_grads=True)
-            weights = self._descend_by_image(weights, gradients, loss)
+            weights = self._sgd_step(weights, gradients, loss)
         with torch.no_grad(), weights_by_image(self.model, weights, count, source_share=self.source_share):
-            answers: Tensor = self.model(images)
-        return answers
+            predictions: Tensor = self.model(images)
+        return predictions
 
-    def _descend_by_image(
-        self, weights: dict[str, Tensor], gradients: tuple[Tensor, ...], loss: Tensor
-    ) -> dict[str, Tensor]:
+    def _sgd_step(self, weights: dict[str, Tensor], gradients: tuple[Tensor, ...], loss: Tensor) -> dict[str, Tensor]:
         """Take the SGD step of each image, unless it is not finite."""
         norms = torch.stack([loss, *(torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients)])
         finite = norms.isfinite().all(dim=0)
         self.count("skipped_steps", int((~finite).sum()))
-        moved = {}
+        after = {}
         for (name, values), gradient in zip(weights.items(), gradients, strict=True):
             taken = finite.view(-1, *(1,) * (gradient.ndim - 1))
             step = torch.where(taken, gradient, 0) if not finite.all() else gradient
-            moved[name] = torch.add(values.detach(), step, alpha=-self.hyperparameters["lr"]).requires_grad_()
-        return moved
+            after[name] = torch.add(values.detach(), step, alpha=-self.hyperparameters["lr"]).requires_grad_()
+        return after

@@ -8,30 +8,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.optimization import Predict, check_protocol, predicted
 from midway.adaptation.parameters import freeze_all_but, norm_affine
-from midway.adaptation.protocol import Predict, answer, check_protocol
-from midway.adaptation.selection import confident, note_shares
+from midway.adaptation.registry import register
+from midway.adaptation.selection import confident, record_shares
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
 
 
+@register
 class PL(Method):
-    """Scales and shifts of the normalisation layers learn the network's own confident answers as if they were labels.
+    """Trains scales and shifts of the normalisation layers on the network's own confident predictions as labels.
 
     The loss is the cross-entropy between f(x) and its own largest class, over the images whose largest probability is
-    above the threshold; with none of them no step is taken. Batch statistics; the answer is the logits from before the
-    (last) update.
+    above the threshold; if there are none, no step is taken. Batch statistics; the prediction is the logits from before
+    the (last) update.
 
     Paper: Lee, ICML workshops 2013.
 
     Args:
         model: The classifier to adapt.
         threshold: Smallest confidence of a pseudo label (published comparisons: 0.9).
-        moves: ``"norm"`` scales and shifts (published comparisons), or ``"all"`` weights.
+        trainable: ``"norm"`` scales and shifts (published comparisons), or ``"all"`` weights.
         lr: Step size of Adam (published comparisons: 1e-3).
         betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
-        steps: Updates a batch (published comparisons: 1).
+        steps: Updates per batch (published comparisons: 1).
         predict: ``"before"`` the last update (published comparisons) or ``"after"`` it, at the cost of one more pass.
 
     Example:
@@ -46,12 +49,11 @@ class PL(Method):
         title="PL",
         paper="Lee, ICML workshops 2013",
         paradigm="batch",
-        moves="norm scales and shifts",
-        answers="before",
+        adapts="norm scales and shifts",
+        predicts="before",
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
     )
-    evolving = ("optimizer",)
     search_space = search_over(
         threshold=Uniform(0.5, 0.99),
         lr=LogUniform(1e-5, 1e-2),
@@ -63,7 +65,7 @@ class PL(Method):
         model: nn.Module,
         *,
         threshold: float = 0.9,
-        moves: Literal["norm", "all"] = "norm",
+        trainable: Literal["norm", "all"] = "norm",
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         steps: int = 1,
@@ -73,21 +75,22 @@ class PL(Method):
         check_protocol(steps, predict)
         if not 0 <= threshold < 1:
             raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
-        if moves not in ("norm", "all"):
-            raise ValueError(f"moves must be 'norm' or 'all', got {moves!r}.")
+        if trainable not in ("norm", "all"):
+            raise ValueError(f"trainable must be 'norm' or 'all', got {trainable!r}.")
         self.threshold, self.steps, self.predict = threshold, steps, predict
         use_batch_statistics(self.model)
-        moving = norm_affine(self.model) if moves == "norm" else dict(self.model.named_parameters())
-        self.optimizer = torch.optim.Adam(freeze_all_but(self.model, moving), lr=lr, betas=betas)
+        parameters = norm_affine(self.model) if trainable == "norm" else dict(self.model.named_parameters())
+        optimizer = torch.optim.Adam(freeze_all_but(self.model, parameters), lr=lr, betas=betas)
+        self.optimizer = self.add_state("optimizer", optimizer)
 
     def step(self, images: Tensor) -> Tensor:
-        """Learn the confident answers and answer f(x)."""
+        """Train on the confident predictions and return f(x)."""
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
             sure = confident(logits.float(), self.threshold)
-            note_shares(self.diagnostics, len(images), selected=sure)
+            record_shares(self, selected=sure)
             if sure.any():
                 trusted = logits[sure].float()
-                self.descend(cross_entropy(trusted, trusted.argmax(dim=1)), self.optimizer)
-        return answer(self.model, images, logits, self.predict)
+                self.optimizer_step(cross_entropy(trusted, trusted.argmax(dim=1)), self.optimizer)
+        return predicted(self.model, images, logits, self.predict)

@@ -8,45 +8,46 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.optimization import SAM, Predict, check_protocol, predicted
+from midway.adaptation.parameters import freeze_all_but, last_stage, norm_affine
 from midway.adaptation.problem import IMAGENET_SIZE, Problem
-from midway.adaptation.protocol import Predict, answer, check_protocol
-from midway.adaptation.sam import SAM
-from midway.adaptation.selection import logits_to_learn_from, mixes_images, note_shares, reliable
+from midway.adaptation.registry import register
+from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
-from midway.adaptation.stages import last_stage
 from midway.functional import entropy
 from midway.suggest import unknown
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
 
 
+@register
 class SAR(Method):
-    """Scales and shifts descend the entropy of reliable images towards a flat minimum; a collapse goes back to source.
+    """Adapts scales and shifts by the entropy of reliable images, towards a flat minimum; resets after a collapse.
 
-    Reliable images have an entropy below a margin. The gradient is taken a little uphill (SAM), where the filter is
-    applied once more. When the moving mean of that second loss falls below a threshold the network is about to answer
-    one class for everything: weights, optimiser and the mean itself start again. The last stage of a deep network does
-    not move. Batch statistics; the answer is the logits from before the (last) update.
+    Reliable images have an entropy below a margin. The gradient is taken at perturbed weights (SAM), where the filter
+    is applied again. If the moving mean of that second loss falls below a threshold, the network is about to
+    predict one class for all images: weights, optimiser and the mean itself are reset. The last stage of a deep network
+    is frozen. Batch statistics; the prediction is the logits from before the (last) update.
 
-    Settings left at None are chosen at the first batch (``repr`` then shows them); what ``exclude`` comes to is known
-    at once.
+    Hyper-parameters left at None are resolved from the first batch (``repr`` then shows them), ``exclude`` at
+    construction.
 
     Paper: Niu et al., ICLR 2023.
 
     Args:
         model: The classifier to adapt.
         margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
-        rho: How far uphill SAM looks (the paper: 0.05).
-        recover_below: The moving mean of the loss, in nats, below which everything starts again (the paper: 0.2 for
-            1,000 classes; for others the same share of ln C).
-        exclude: Names of modules whose normalisation layers stay (the paper: the last stage of ResNets, the last three
-            blocks and the final norm of transformers). None finds them, () excludes nothing.
+        rho: Length of SAM's perturbation (the paper: 0.05).
+        recover_below: Value of the moving mean of the loss, in nats, below which the method resets (the paper: 0.2 for
+            1,000 classes; for other numbers the same share of ln C).
+        exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
+            three blocks and the final norm of transformers). None detects them, () excludes nothing.
         lr: Step size of SGD (published comparisons: 0.01 for CIFAR; the paper: 2.5e-4 per 64 images for ImageNet).
         momentum: Momentum of SGD (the paper: 0.9).
-        steps: Updates a batch (the paper: 1).
+        steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
 
     Example:
@@ -63,12 +64,11 @@ class SAR(Method):
         title="SAR",
         paper="Niu et al., ICLR 2023",
         paradigm="batch",
-        moves="norm scales and shifts, not of the last stage",
-        answers="before",
+        adapts="norm scales and shifts, not of the last stage",
+        predicts="before",
         passes="2 F + 2 B",
         needs=("norm layers", "batch statistics"),
     )
-    evolving = ("sam", "mean_loss")
     names_layers = ("exclude",)
     search_space = search_over(
         margin=Uniform(0.2, 0.8),
@@ -101,20 +101,20 @@ class SAR(Method):
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}.")
         if exclude is None:
-            self.settled["exclude"] = exclude = last_stage(self.model)
+            self.resolved["exclude"] = exclude = last_stage(self.model)
         self.margin, self.steps, self.predict = margin, steps, predict
         use_batch_statistics(self.model)
         modules = [name for name, _ in self.model.named_modules() if name]
         for name in exclude:
             if name not in modules:
                 raise ValueError(unknown("module of the model", name, modules))
-        moving = freeze_all_but(self.model, _without(norm_affine(self.model), exclude))
-        self.sam = SAM(torch.optim.SGD(moving, lr=0.0, momentum=momentum), rho=rho)
-        self.mean_loss: float | None = None
+        trainable = freeze_all_but(self.model, _without(norm_affine(self.model), exclude))
+        self.sam = self.add_state("sam", SAM(torch.optim.SGD(trainable, lr=0.0, momentum=momentum), rho=rho))
+        self.mean_loss: float | None = self.add_state("mean_loss", None)
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
-        """Return the published settings for a problem of this size."""
+        """Return the published values for a problem of this size."""
         share = math.log(problem.classes) / math.log(IMAGENET_SIZE.classes)
         return {
             "recover_below": round(0.2 * share, 4),
@@ -122,60 +122,58 @@ class SAR(Method):
         }
 
     def step(self, images: Tensor) -> Tensor:
-        """Descend the entropy of the reliable images by SAM, watch for a collapse, and answer f(x)."""
+        """Minimise the entropy of the reliable images by SAM, reset after a collapse, and return f(x)."""
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            self.settle(images, logits)
-            chosen = reliable(logits.detach().float(), self.margin)
-            note_shares(self.diagnostics, len(images), reliable=chosen)
-            if chosen.any():
-                self._descend(images, logits, chosen)
-        return answer(self.model, images, logits, self.predict)
+            self.resolve(images, logits)
+            selected = reliable(logits.detach().float(), self.margin)
+            record_shares(self, reliable=selected)
+            if selected.any():
+                self._update(images, logits, selected)
+        return predicted(self.model, images, logits, self.predict)
 
-    def _descend(self, images: Tensor, logits: Tensor, chosen: Tensor) -> None:
+    def _update(self, images: Tensor, logits: Tensor, selected: Tensor) -> None:
         losses: list[float] = []
 
-        def loss_uphill() -> Tensor | None:
-            there = self._logits_again(images, chosen).float()
-            kept = reliable(there.detach(), self.margin)
-            if not kept.any():
+        def perturbed_loss() -> Tensor | None:
+            perturbed = self._logits_of(images, selected).float()
+            still_reliable = reliable(perturbed.detach(), self.margin)
+            if not still_reliable.any():
                 return None
-            loss = entropy(there[kept]).mean()
+            loss = entropy(perturbed[still_reliable]).mean()
             losses.append(loss.item())
             return loss
 
         for group in self.sam.optimizer.param_groups:
             group["lr"] = self.hyperparameters["lr"]
-        here = entropy(logits_to_learn_from(self.model, images, logits, chosen).float()).mean()
-        if self.sam.descend(here, loss_uphill):
-            self._watch(losses[0])
+        loss = entropy(logits_to_learn_from(self.model, images, logits, selected).float()).mean()
+        if self.sam.step(loss, perturbed_loss):
+            self._recover(losses[0])
         elif losses:
             self.count("skipped_steps")
 
-    def _logits_again(self, images: Tensor, chosen: Tensor) -> Tensor:
-        """Answer the chosen images with the weights uphill; the others are needed only for batch statistics."""
-        logits: Tensor = self.model(images)[chosen] if mixes_images(self.model) else self.model(images[chosen])
+    def _logits_of(self, images: Tensor, selected: Tensor) -> Tensor:
+        """Return the logits of the selected images; the others are needed only for batch statistics."""
+        logits: Tensor = self.model(images)[selected] if mixes_images(self.model) else self.model(images[selected])
         return logits
 
-    def _watch(self, loss: float) -> None:
-        """Follow the mean loss; below the threshold start again from the source, mean and optimiser included."""
+    def _recover(self, loss: float) -> None:
+        """Update the mean loss; below the threshold reset weights, optimiser and the mean itself."""
         past = loss if self.mean_loss is None else self.mean_loss
         self.mean_loss = AVERAGING * past + (1 - AVERAGING) * loss
         if self.mean_loss < self.hyperparameters["recover_below"]:
-            source = self._source["evolving"]
-            fresh = {name: source[name] for name in self.evolving}  # the mean becomes None, not the old one
-            self.restore({"tensors": self._source["tensors"], "evolving": fresh})
+            self.reset(keep=("records", "resolved"))
             self.count("recoveries")
 
 
-def _without(moving: dict[str, nn.Parameter], exclude: tuple[str, ...]) -> dict[str, nn.Parameter]:
-    """Leave out the parameters of the named modules."""
+def _without(parameters: dict[str, nn.Parameter], exclude: tuple[str, ...]) -> dict[str, nn.Parameter]:
+    """Return the parameters outside the named modules."""
     left = {
         name: parameter
-        for name, parameter in moving.items()
+        for name, parameter in parameters.items()
         if not any(name == module or name.startswith(f"{module}.") for module in exclude)
     }
     if not left:
-        raise ValueError(f"exclude={exclude!r} leaves no normalisation layer to move: name fewer modules.")
+        raise ValueError(f"exclude={exclude!r} leaves no normalisation layer to adapt: name fewer modules.")
     return left

@@ -8,41 +8,44 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
 from midway.adaptation.head import head_of
 from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.optimization import Predict, check_protocol, predicted
 from midway.adaptation.parameters import freeze_all_but, norm_affine
-from midway.adaptation.protocol import Predict, answer, check_protocol
-from midway.adaptation.selection import confident, note_shares
+from midway.adaptation.registry import register
+from midway.adaptation.selection import confident, record_shares
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import entropy
 
 
+@register
 class SHOT(Method):
-    """The weights before the head make each answer certain and the answers together diverse.
+    """Adapts weights before the head to make each prediction certain and the predictions together diverse.
 
     The loss is the mean entropy, minus the entropy of the mean prediction, plus a share of the cross-entropy with the
-    network's own confident answers. The head stays, and with it the meaning of the features. Batch statistics; one
-    pass over the stream, the answer is the logits from before the (last) update.
+    network's own confident predictions. The head is frozen, which preserves the meaning of the features. Batch
+    statistics; one pass over the stream; the prediction is the logits from before the (last) update.
 
     Paper: Liang et al., ICML 2020.
 
     Args:
         model: The classifier to adapt.
-        moves: ``"norm"``: scales and shifts of the normalisation layers (published comparisons of test-time
-            adaptation); ``"body"``: all weights but the head's, as SHOT's paper does over many epochs. Online, Adam's
-            usual 1e-3 is too much for these: 1e-4 does well.
-        head: Name of the last linear layer; None finds it. Only ``moves="body"`` needs it.
+        trainable: ``"norm"``: scales and shifts of the normalisation layers (published comparisons of test-time
+            adaptation); ``"body"``: all weights but the head's, as in SHOT's paper over many epochs. Online, Adam's
+            usual 1e-3 is too large for these; 1e-4 works well.
+        head: Name of the last linear layer; None detects it. Only ``trainable="body"`` needs it.
         pseudo_weight: Weight of the cross-entropy (the paper: 0.1 to 0.3 by data set; online comparisons: 0.1).
         threshold: Smallest confidence of a pseudo label (online comparisons: 0.9).
         lr: Step size of Adam (published comparisons: 1e-3).
         betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
-        steps: Updates a batch (published comparisons: 1).
+        steps: Updates per batch (published comparisons: 1).
         predict: ``"before"`` the last update (published comparisons) or ``"after"`` it, at the cost of one more pass.
 
     Example:
         >>> import midway, torch
-        >>> adapted = midway.SHOT(midway.models.create("resnet20"), moves="body", lr=1e-4)
+        >>> adapted = midway.SHOT(midway.models.create("resnet20"), trainable="body", lr=1e-4)
         >>> adapted(torch.rand(8, 3, 32, 32)).shape
         torch.Size([8, 10])
     """
@@ -52,15 +55,14 @@ class SHOT(Method):
         title="SHOT",
         paper="Liang et al., ICML 2020",
         paradigm="batch",
-        moves="norm scales and shifts",
-        answers="before",
+        adapts="norm scales and shifts",
+        predicts="before",
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
     )
-    evolving = ("optimizer",)
     names_layers = ("head",)
     search_space = search_over(
-        moves=Choice("norm", "body"),
+        trainable=Choice("norm", "body"),
         pseudo_weight=Uniform(0.0, 0.5),
         threshold=Uniform(0.5, 0.99),
         lr=LogUniform(1e-5, 1e-2),
@@ -71,7 +73,7 @@ class SHOT(Method):
         self,
         model: nn.Module,
         *,
-        moves: Literal["body", "norm"] = "norm",
+        trainable: Literal["body", "norm"] = "norm",
         head: str | None = None,
         pseudo_weight: float = 0.1,
         threshold: float = 0.9,
@@ -82,30 +84,31 @@ class SHOT(Method):
     ) -> None:
         super().__init__(model)
         check_protocol(steps, predict)
-        if moves not in ("body", "norm"):
-            raise ValueError(f"moves must be 'body' or 'norm', got {moves!r}.")
+        if trainable not in ("body", "norm"):
+            raise ValueError(f"trainable must be 'body' or 'norm', got {trainable!r}.")
         if pseudo_weight < 0:
             raise ValueError(f"pseudo_weight must be 0 or more, got {pseudo_weight}.")
         if not 0 <= threshold < 1:
             raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
         self.pseudo_weight, self.threshold, self.steps, self.predict = pseudo_weight, threshold, steps, predict
         use_batch_statistics(self.model)
-        moving = norm_affine(self.model) if moves == "norm" else self._body(head)
-        self.optimizer = torch.optim.Adam(freeze_all_but(self.model, moving), lr=lr, betas=betas)
+        parameters = norm_affine(self.model) if trainable == "norm" else self._body(head)
+        optimizer = torch.optim.Adam(freeze_all_but(self.model, parameters), lr=lr, betas=betas)
+        self.optimizer = self.add_state("optimizer", optimizer)
 
     def step(self, images: Tensor) -> Tensor:
-        """Descend entropy - diversity + pseudo labels and answer f(x)."""
+        """Minimise entropy - diversity + pseudo labels and return f(x)."""
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            self.descend(self._loss(logits.float()), self.optimizer)
-        return answer(self.model, images, logits, self.predict)
+            self.optimizer_step(self._loss(logits.float()), self.optimizer)
+        return predicted(self.model, images, logits, self.predict)
 
     def _loss(self, logits: Tensor) -> Tensor:
         log_mean_prediction = logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)  # up to a constant
         loss = entropy(logits).mean() - entropy(log_mean_prediction).squeeze(0)
         sure = confident(logits.detach(), self.threshold)
-        note_shares(self.diagnostics, len(logits), confident=sure)
+        record_shares(self, confident=sure)
         if sure.any():
             trusted = logits[sure]
             loss = loss + self.pseudo_weight * cross_entropy(trusted, trusted.argmax(dim=1))
@@ -114,9 +117,9 @@ class SHOT(Method):
     def _body(self, head: str | None) -> dict[str, nn.Parameter]:
         name, layer = head_of(self.model, head)
         if head is None:
-            self.settled["head"] = name
+            self.resolved["head"] = name
         frozen = {id(parameter) for parameter in layer.parameters()}
         body = {key: p for key, p in self.model.named_parameters() if id(p) not in frozen}
         if not body:
-            raise ValueError("the model has no weights besides its head: SHOT has nothing to move.")
+            raise ValueError("the model has no weights besides its head, so SHOT has nothing to adapt.")
         return body

@@ -1,13 +1,16 @@
-"""Source: the network as it was trained, the measure of every method."""
+"""Source: the network as it was trained, the baseline of every method."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
+from midway.adaptation.registry import register
 
 
+@register
 class Source(Method):
     """Nothing adapts: evaluation mode, source statistics.
 
@@ -23,8 +26,8 @@ class Source(Method):
         title="Source",
         paper="-",
         paradigm="none",
-        moves="nothing",
-        answers="-",
+        adapts="nothing",
+        predicts="-",
         passes="1 F",
         uses_other_images=False,
     )
@@ -33,7 +36,7 @@ class Source(Method):
         super().__init__(model)
 
     def step(self, images: Tensor) -> Tensor:
-        """Answer f(x)."""
+        """Return f(x)."""
         with torch.no_grad():
             logits: Tensor = self.model(images)
         return logits

@@ -6,29 +6,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
 from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, search_over
 from midway.functional import entropy
 
 
+@register
 class T3A(Method):
-    """The last layer gives way to class prototypes made of the features seen so far; no weight moves.
+    """Replaces the last layer by class prototypes computed from the features seen so far; no weight changes.
 
     Each class starts with one support, its row of the classifier. Every image adds its features to the supports of the
-    class that the classifier gives it; each class keeps the M of lowest entropy. An answer is the inner product of the
-    features with the direction of the class's summed unit supports, the batch's own included. Source statistics.
+    class that the classifier predicts; each class keeps the M supports of lowest entropy. A logit is the inner product
+    of the features with the direction of the class's summed unit supports, including those of the batch. Source
+    statistics.
 
     Paper: Iwasawa and Matsuo, NeurIPS 2021.
 
     Args:
         model: The classifier to adapt; it needs a linear head.
-        supports: M, supports a class to keep (published: chosen from 1, 5, 20, 50, 100 and -1); -1 keeps all.
-        head: Name of the linear head, where it cannot be found.
+        supports: M, supports per class (published: chosen from 1, 5, 20, 50, 100 and -1); -1 keeps all.
+        head: Name of the linear head, if it cannot be detected.
 
     Attributes:
-        unit_supports: Directions of the supports, (supports, width); with M = -1 their sums a class, (classes, width),
-            which is all that the answers need.
+        unit_supports: Directions of the supports, (supports, width); with M = -1 their sums per class, (classes,
+            width), which is all that the logits need.
         labels: Their classes.
         entropies: Their entropies under the classifier.
 
@@ -46,12 +50,11 @@ class T3A(Method):
         title="T3A",
         paper="Iwasawa and Matsuo, NeurIPS 2021",
         paradigm="batch",
-        moves="class prototypes",
-        answers="after",
+        adapts="class prototypes",
+        predicts="after",
         passes="1 F",
         needs=("linear head",),
     )
-    evolving = ("unit_supports", "labels", "entropies", "seen")
     names_layers = ("head",)
     search_space = search_over(supports=Choice(1, 5, 20, 50, 100, -1))
 
@@ -63,40 +66,40 @@ class T3A(Method):
         self.head, layer = head_of(self.model, head)
         rows = layer.weight.detach()
         with torch.no_grad():
-            self.entropies = entropy(layer(rows).float())
-        self.unit_supports = normalize(rows.float(), dim=1)
-        self.labels = torch.arange(len(rows), device=rows.device)
-        self.seen = len(rows)
+            self.entropies = self.add_state("entropies", entropy(layer(rows).float()))
+        self.unit_supports = self.add_state("unit_supports", normalize(rows.float(), dim=1))
+        self.labels = self.add_state("labels", torch.arange(len(rows), device=rows.device))
+        self.seen = self.add_state("seen", len(rows))
 
     def step(self, images: Tensor) -> Tensor:
-        """Add the batch to the supports and answer by the prototypes."""
+        """Add the batch to the supports and return the logits of the prototypes."""
         features, logits = features_and_logits(self.model, self.head, images)
         features, logits = features.to(self.unit_supports), logits.float()
         classes = logits.shape[1]
-        sound = features.isfinite().all(dim=1) & logits.isfinite().all(dim=1)  # one that is not would spoil its class
-        self.count("images_left_out", int((~sound).sum()))
-        self.seen += int(sound.sum())
-        self.unit_supports = torch.cat([self.unit_supports, normalize(features[sound], dim=1)])
-        self.labels = torch.cat([self.labels, logits[sound].argmax(dim=1)])
-        self.entropies = torch.cat([self.entropies, entropy(logits[sound])])
+        finite = features.isfinite().all(dim=1) & logits.isfinite().all(dim=1)  # others would spoil the prototype
+        self.count("images_left_out", int((~finite).sum()))
+        self.seen += int(finite.sum())
+        self.unit_supports = torch.cat([self.unit_supports, normalize(features[finite], dim=1)])
+        self.labels = torch.cat([self.labels, logits[finite].argmax(dim=1)])
+        self.entropies = torch.cat([self.entropies, entropy(logits[finite])])
         if self.supports == -1:  # only their sums matter
             self.unit_supports = _sum_by_class(self.unit_supports, self.labels, classes)
             self.labels, self.entropies = torch.arange(classes, device=images.device), self.entropies[:classes]
             prototypes = self.unit_supports
         else:
-            kept = lowest_by_class(self.entropies, self.labels, self.supports)
-            self.unit_supports, self.labels = self.unit_supports[kept], self.labels[kept]
-            self.entropies = self.entropies[kept]
-            self.seen = len(kept)
+            lowest = lowest_by_class(self.entropies, self.labels, self.supports)
+            self.unit_supports, self.labels = self.unit_supports[lowest], self.labels[lowest]
+            self.entropies = self.entropies[lowest]
+            self.seen = len(lowest)
             prototypes = _sum_by_class(self.unit_supports, self.labels, classes)
-        self.diagnostics["supports"] = self.seen
+        self.record(supports=self.seen)
         return features @ normalize(prototypes, dim=1).T
 
 
 def lowest_by_class(values: Tensor, labels: Tensor, count: int) -> Tensor:
-    """Return the places of the lowest values of each class, at most ``count`` of each, in ascending order.
+    """Return the indices of the lowest values of each class, at most ``count`` of each, in ascending order.
 
-    Of equal values the earlier ones are lower.
+    Among equal values the earlier ones come first.
 
     Example:
         >>> import torch

@@ -6,21 +6,30 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from midway.adaptation.base import About, Method
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.optimizers import LateOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import (
+    LazyOptimizer,
+    OptimizerKind,
+    Predict,
+    check_optimizer,
+    check_protocol,
+    predicted,
+)
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
-from midway.adaptation.protocol import Predict, answer, check_protocol
+from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, search_over
 from midway.functional import entropy
 
 
+@register
 class Tent(Method):
-    """Scales and shifts of the normalisation layers move towards confident predictions.
+    """Adapts scales and shifts of the normalisation layers to make predictions confident.
 
-    Each batch takes Adam steps on the mean entropy of its predictions, with batch statistics. The answer is the
-    logits from before the (last) update, as published: it costs no further pass.
+    Each batch takes Adam steps on the mean entropy of its predictions, with batch statistics. The prediction is the
+    logits from before the (last) update, as published, which costs no further pass.
 
     Paper: Wang et al., ICLR 2021.
 
@@ -28,9 +37,9 @@ class Tent(Method):
         model: The classifier to adapt.
         optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (the paper: Adam, but SGD for ImageNet); None chooses by
             the size of the images.
-        lr: Step size (the paper: 1e-3, for ImageNet 2.5e-4); None chooses like that.
+        lr: Step size (the paper: 1e-3, for ImageNet 2.5e-4); None chooses by the size of the images.
         betas: Averaging of Adam's moments (the paper: 0.9, 0.999).
-        steps: Updates a batch (the paper: 1).
+        steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
 
     Example:
@@ -46,12 +55,11 @@ class Tent(Method):
         title="TENT",
         paper="Wang et al., ICLR 2021",
         paradigm="batch",
-        moves="norm scales and shifts",
-        answers="before",
+        adapts="norm scales and shifts",
+        predicts="before",
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
     )
-    evolving = ("optimizer",)
     search_space = search_over(
         lr=LogUniform(1e-5, 1e-2),
         steps=Integers(1, 4),
@@ -73,7 +81,8 @@ class Tent(Method):
         self.steps = steps
         self.predict = predict
         use_batch_statistics(self.model)
-        self.optimizer = LateOptimizer(freeze_all_but(self.model, norm_affine(self.model)), betas)
+        trainable = freeze_all_but(self.model, norm_affine(self.model))
+        self.optimizer = self.add_state("optimizer", LazyOptimizer(trainable, betas))
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
@@ -82,11 +91,11 @@ class Tent(Method):
         return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
 
     def step(self, images: Tensor) -> Tensor:
-        """Descend the mean entropy H(f(x)) and answer f(x)."""
+        """Minimise the mean entropy H(f(x)) and return f(x)."""
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            self.settle(images, logits)
-            optimizer = self.optimizer.made(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.descend(entropy(logits.float()).mean(), optimizer)
-        return answer(self.model, images, logits, self.predict)
+            self.resolve(images, logits)
+            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
+            self.optimizer_step(entropy(logits.float()).mean(), optimizer)
+        return predicted(self.model, images, logits, self.predict)

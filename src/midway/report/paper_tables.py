@@ -194,7 +194,7 @@ def complexity_table(title: str, lines: Sequence[Line], *, notes: Sequence[str] 
     of_line: dict[Column, Callable[[Line], float | None]] = {
         Column("weights", "million parameters", None, "ours"): _of_cost(lambda cost: cost.parameters / 1e6),
         Column("weights", "million parameters", None, "paper"): _of_paper(lambda row: row.million_parameters),
-        Column("weights", "thousand moving", None, "ours"): _of_cost(lambda cost: cost.moving_parameters / 1e3),
+        Column("weights", "thousand trainable", None, "ours"): _of_cost(lambda cost: cost.trainable_parameters / 1e3),
         Column("as published", "GFLOPs an image", None, "ours"): lambda line: line.gflops_as_published,
         Column("as published", "GFLOPs an image", None, "paper"): _of_paper(lambda row: row.gflops),
         Column("true cost", "GFLOPs an image", None, "ours"): _of_cost(lambda cost: cost.gflops_per_image),

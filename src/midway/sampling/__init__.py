@@ -1,19 +1,17 @@
-"""Drawing images from the distribution of a model."""
+"""Sampling images from an energy: Langevin dynamics, replay buffers, random numbers."""
 
-from midway.sampling.images import sample_images
-from midway.sampling.langevin import Energy, Measure, Walk, langevin, move
+from midway.sampling.langevin import Energy, GradientFilter, LangevinResult, langevin, langevin_step
 from midway.sampling.randomness import Randomness
 from midway.sampling.replay import ReplayBuffer
-from midway.sampling.spectrum import NaturalMeasure
+from midway.sampling.spectral_filter import SpectralFilter
 
 __all__ = [
     "Energy",
-    "Measure",
-    "NaturalMeasure",
+    "GradientFilter",
+    "LangevinResult",
     "Randomness",
     "ReplayBuffer",
-    "Walk",
+    "SpectralFilter",
     "langevin",
-    "move",
-    "sample_images",
+    "langevin_step",
 ]

@@ -1,4 +1,4 @@
-"""Langevin dynamics: images walk downhill on an energy, with or without noise."""
+"""Langevin dynamics: gradient descent of images on an energy, with or without noise."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 Energy = Callable[[Tensor], Tensor]
 """From images (N, C, H, W) to energies (N,)."""
 
-Measure = Callable[[Tensor], Tensor]
-"""From a gradient to the direction that is taken instead."""
+GradientFilter = Callable[[Tensor], Tensor]
+"""From a gradient to the preconditioned gradient that replaces it."""
 
 
-class Walk(NamedTuple):
-    """Where a walk ended.
+class LangevinResult(NamedTuple):
+    """The result of Langevin steps.
 
     Attributes:
         images: The images after the last step, detached.
-        stalled: Which images missed a move because it was not finite, (N,) of truth values.
+        stalled: Boolean (N,): the image skipped a step because the step was not finite.
     """
 
     images: Tensor
@@ -37,33 +37,32 @@ def langevin(
     noise: float | None = None,
     clip: float | None = None,
     clamp: tuple[float, float] | None = None,
-    measure: Measure | None = None,
+    gradient_filter: GradientFilter | None = None,
     generator: torch.Generator | None = None,
-) -> Walk:
-    """Walk ``steps`` times x <- x - (step_size / 2) dE/dx + noise * epsilon, epsilon standard normal (MITA, eq. 4).
+) -> LangevinResult:
+    """Take ``steps`` steps x <- x - (step_size / 2) dE/dx + noise * epsilon, epsilon standard normal (MITA, eq. 4).
 
-    Energies are summed, not averaged, so an image's move does not depend on how many others are in the batch (unless
-    the energy itself mixes them, as batch statistics do). An image whose move is not finite stays where it is in that
-    step.
+    Energies are summed, not averaged, so the step of an image does not depend on the size of the batch (unless the
+    energy itself mixes images, as batch statistics do). An image whose step is not finite skips that step.
 
     Args:
-        energy: From images to energies; only gradients with respect to the images are taken.
-        start: Images to start from; they are not changed.
+        energy: From images to energies; only gradients with respect to the images are computed.
+        start: The initial images; they are not changed.
         steps: Number of steps, T in the paper; 0 returns the start.
         step_size: Alpha in the paper.
-        noise: Standard deviation of the noise; None is the paper's sqrt(step_size), 0 a plain descent (eq. 10).
-        clip: Largest value of an entry of the gradient, either sign (the proximal steps of JEM++).
-        clamp: Range the images are kept in after every step.
-        measure: Changes every gradient, for example by weighing directions (``NaturalMeasure``).
-        generator: Source of the noise, on the device of the images; needed when there is noise.
+        noise: Standard deviation of the noise; None is the paper's sqrt(step_size), 0 is plain descent (eq. 10).
+        clip: Largest absolute value of an entry of the gradient (the proximal steps of JEM++).
+        clamp: Range to which the images are clamped after every step.
+        gradient_filter: Applied to every gradient, for example a ``SpectralFilter``.
+        generator: Source of the noise, on the device of the images; required if there is noise.
 
     Example:
-        A bowl with its bottom at 0: without noise, each step of size 1 halves the distance.
+        On a quadratic energy each step of size 1 without noise halves the distance to the minimum at 0.
 
         >>> import torch
         >>> from midway.sampling import langevin
-        >>> bowl = lambda x: 0.5 * x.square().sum(dim=(1, 2, 3))
-        >>> langevin(bowl, torch.full((1, 1, 1, 1), 8.0), steps=3, step_size=1.0, noise=0).images.item()
+        >>> quadratic = lambda x: 0.5 * x.square().sum(dim=(1, 2, 3))
+        >>> langevin(quadratic, torch.full((1, 1, 1, 1), 8.0), steps=3, step_size=1.0, noise=0).images.item()
         1.0
     """
     if steps < 0:
@@ -74,15 +73,15 @@ def langevin(
     for _ in range(steps):
         images = images.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(energy(images).sum(), images)
-        gradient = gradient if measure is None else measure(gradient)
-        images, missed = move(
+        gradient = gradient if gradient_filter is None else gradient_filter(gradient)
+        images, skipped = langevin_step(
             images, gradient, step_size=step_size, noise=noise, clip=clip, clamp=clamp, generator=generator
         )
-        stalled |= missed
-    return Walk(images, stalled)
+        stalled |= skipped
+    return LangevinResult(images, stalled)
 
 
-def move(
+def langevin_step(
     images: Tensor,
     gradient: Tensor,
     *,
@@ -91,29 +90,21 @@ def move(
     clip: float | None = None,
     clamp: tuple[float, float] | None = None,
     generator: torch.Generator | None = None,
-) -> Walk:
-    """Take one Langevin step along a gradient that is at hand; the arguments are those of ``langevin``.
-
-    Example:
-        >>> import torch
-        >>> from midway.sampling import move
-        >>> x = torch.full((1, 1, 1, 1), 8.0)
-        >>> move(x, gradient=x, step_size=1.0, noise=0).images.item()
-        4.0
-    """
+) -> LangevinResult:
+    """Take one Langevin step along a given gradient; the arguments are those of ``langevin``."""
     scale = math.sqrt(step_size) if noise is None else noise
     if scale and generator is None:
         raise ValueError("Langevin steps with noise need a generator: give generator=torch.Generator().")
     images = images.detach()
-    given = gradient
+    unclipped = gradient
     if clip is not None:
         gradient = gradient.clamp(-clip, clip)
-    moved = torch.add(images, gradient, alpha=-step_size / 2)
+    after = torch.add(images, gradient, alpha=-step_size / 2)
     if scale:
-        moved = moved.add_(torch.empty_like(images).normal_(generator=generator), alpha=scale)
+        after = after.add_(torch.empty_like(images).normal_(generator=generator), alpha=scale)
     if clamp is not None:
-        moved = moved.clamp_(*clamp)
-    finite = (moved - moved == 0).flatten(1).all(dim=1)  # true of finite numbers alone
-    if clip is not None or clamp is not None:  # which make finite numbers of infinite ones
-        finite &= (given - given == 0).flatten(1).all(dim=1)
-    return Walk(torch.where(finite.view(-1, 1, 1, 1), moved, images), ~finite)
+        after = after.clamp_(*clamp)
+    finite = (after - after == 0).flatten(1).all(dim=1)  # x - x is 0 for finite x only
+    if clip is not None or clamp is not None:  # clamping turns infinite values into finite ones
+        finite &= (unclipped - unclipped == 0).flatten(1).all(dim=1)
+    return LangevinResult(torch.where(finite.view(-1, 1, 1, 1), after, images), ~finite)

@@ -8,16 +8,16 @@ import torch
 
 
 class Randomness:
-    """Random numbers of one owner: same seed, same device, same bits.
+    """The random numbers of one method: same seed and same device give the same bits.
 
-    The generator is made when the first device is known. Its state can be saved and put back.
+    The generator is created when the first device is known. Its state can be saved and restored.
 
     Example:
         >>> import torch
         >>> from midway.sampling import Randomness
-        >>> one, two = Randomness(seed=3), Randomness(seed=3)
+        >>> first, second = Randomness(seed=3), Randomness(seed=3)
         >>> cpu = torch.device("cpu")
-        >>> bool(torch.rand(1, generator=one.on(cpu)) == torch.rand(1, generator=two.on(cpu)))
+        >>> bool(torch.rand(1, generator=first.on(cpu)) == torch.rand(1, generator=second.on(cpu)))
         True
     """
 
@@ -26,24 +26,24 @@ class Randomness:
         self.generator: torch.Generator | None = None
 
     def on(self, device: torch.device) -> torch.Generator:
-        """Return the generator for a device; moving to another device starts from the seed again."""
+        """Return the generator for a device; a change of device restarts from the seed."""
         if self.generator is None or self.generator.device != device:
             self.generator = torch.Generator(device).manual_seed(self.seed)
         return self.generator
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the seed and, once there is one, the generator's state."""
+        """Return the seed and, if there is a generator, its state."""
         if self.generator is None:
             return {"seed": self.seed}
         return {"seed": self.seed, "device": str(self.generator.device), "state": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` gave; of a device that is not here, the seed alone."""
+        """Load what ``state_dict`` returned; the seed only, if this machine does not have the device."""
         self.seed = state["seed"]
         self.generator = None
         if "state" not in state:
             return
         try:
             self.on(torch.device(state["device"])).set_state(state["state"].cpu())
-        except RuntimeError:  # as for any move to another device
+        except RuntimeError:  # the next call of ``on`` restarts from the seed
             self.generator = None

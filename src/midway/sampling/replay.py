@@ -1,4 +1,4 @@
-"""The replay buffer: persistent chains that sampling starts from."""
+"""The replay buffer: persistent Langevin chains that continue from batch to batch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import Tensor
 
 
 class ReplayBuffer:
-    """Images that Langevin chains left behind, to start from next time, refilled with uniform noise in part.
+    """The last images of Langevin chains, from which the next chains start; a part of them restarts from noise.
 
-    Every place of the buffer starts as uniform noise. A place that no chain has visited needs no memory: its noise is
-    drawn when it is first chosen. So the buffer costs what was sampled so far, whatever its capacity, and takes the
-    size, channels, dtype and device of the first images it is asked to stand beside.
+    Every entry of the buffer starts as uniform noise. An entry without a chain so far needs no memory: its noise is
+    drawn when it is first selected. The memory of the buffer therefore depends on what was sampled so far, not on its
+    capacity. The buffer takes the size, channels, dtype and device of the first images.
 
     Args:
         capacity: Number of chains (TEA: 10,000).
-        reinit_probability: Share of the chosen chains that start from noise again (TEA: 0.05).
+        reinit_probability: Share of the selected chains that restart from noise (TEA: 0.05).
         low: Lower bound of the noise (TEA: -1).
         high: Upper bound of the noise (TEA: 1).
 
@@ -25,10 +25,10 @@ class ReplayBuffer:
         >>> import torch
         >>> from midway.sampling import ReplayBuffer
         >>> buffer, generator = ReplayBuffer(capacity=100), torch.Generator().manual_seed(0)
-        >>> places, images = buffer.draw(torch.zeros(4, 3, 8, 8), generator)
+        >>> indices, images = buffer.draw(torch.zeros(4, 3, 8, 8), generator)
         >>> images.shape, len(buffer)
         (torch.Size([4, 3, 8, 8]), 0)
-        >>> buffer.put(places, images)
+        >>> buffer.put(indices, images)
         >>> len(buffer)
         4
     """
@@ -46,76 +46,77 @@ class ReplayBuffer:
         self.reinit_probability = reinit_probability
         self.low = low
         self.high = high
-        self._row = torch.full((capacity,), -1)  # place -> row of its image, -1 while unvisited
+        self._row = torch.full((capacity,), -1)  # index -> row of its image, -1 without a chain
         self._images: Tensor | None = None
         self._used = 0
 
     def __len__(self) -> int:
-        """Number of places that chains have visited."""
+        """Number of entries with a chain."""
         return self._used
 
     def draw(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Choose as many chains as there are images in ``like``.
+        """Select as many chains as there are images in ``like``.
 
         Returns:
-            The places, to put the chains back to, and the images to start from.
+            The indices for ``put``, and the images to start from.
 
         Raises:
-            ValueError: The buffer holds images of another size.
+            ValueError: The buffer contains images of another size.
         """
         if self._images is not None and self._images.shape[1:] != like.shape[1:]:
             raise ValueError(
-                f"the replay buffer holds images of shape {tuple(self._images.shape[1:])}, "
-                f"got {tuple(like.shape[1:])}: reset the method before images of another size."
+                f"the replay buffer contains images of shape {tuple(self._images.shape[1:])}, "
+                f"got {tuple(like.shape[1:])}: reset the method before it receives images of another size."
             )
         count, device = len(like), like.device
-        places = torch.randint(self.capacity, (count,), generator=generator, device=device)
+        indices = torch.randint(self.capacity, (count,), generator=generator, device=device)
         noise = self.noise(like, generator)
         fresh = torch.rand(count, generator=generator, device=device) < self.reinit_probability
-        rows = self._row.to(device)[places]
+        rows = self._row.to(device)[indices]
         if self._images is None:
-            return places, noise
+            return indices, noise
         self._images = self._images.to(like)
         known = (rows >= 0) & ~fresh
-        kept = self._images[rows.clamp(min=0)]
-        return places, torch.where(known.view(-1, 1, 1, 1), kept, noise)
+        stored = self._images[rows.clamp(min=0)]
+        return indices, torch.where(known.view(-1, 1, 1, 1), stored, noise)
 
     def noise(self, like: Tensor, generator: torch.Generator) -> Tensor:
         """Return uniform noise of the shape and layout of images."""
         return torch.empty_like(like).uniform_(self.low, self.high, generator=generator)
 
-    def put(self, places: Tensor, images: Tensor) -> None:
-        """Leave images at places; where a place comes twice, the later image stays."""
-        self._row = self._row.to(places.device)
-        last = torch.arange(len(places), device=places.device)
-        final = torch.full((self.capacity,), -1, device=places.device).scatter_reduce(0, places, last, "amax")
-        places = (final >= 0).nonzero().flatten()
-        images = images.detach()[final[places]]
-        unseen = places[self._row[places] < 0]
-        self._grow(len(unseen), images)
-        self._row[unseen] = torch.arange(self._used, self._used + len(unseen), device=places.device)
-        self._used += len(unseen)
+    def put(self, indices: Tensor, images: Tensor) -> None:
+        """Store images at indices; if an index occurs twice, the later image is stored."""
+        device = indices.device
+        self._row = self._row.to(device)
+        order = torch.arange(len(indices), device=device)
+        last = torch.full((self.capacity,), -1, device=device).scatter_reduce(0, indices, order, "amax")
+        indices = (last >= 0).nonzero().flatten()
+        images = images.detach()[last[indices]]
+        new = indices[self._row[indices] < 0]
+        self._grow(len(new), images)
+        self._row[new] = torch.arange(self._used, self._used + len(new), device=device)
+        self._used += len(new)
         assert self._images is not None
-        self._images[self._row[places]] = images
+        self._images[self._row[indices]] = images
 
     def _grow(self, more: int, like: Tensor) -> None:
-        """Make room for more images, doubling so that growth stays cheap."""
-        have = 0 if self._images is None else len(self._images)
-        if self._used + more <= have:
+        """Allocate rows for more images; the size at least doubles, so growth is cheap on average."""
+        rows = 0 if self._images is None else len(self._images)
+        if self._used + more <= rows:
             return
-        size = min(self.capacity, max(2 * have, self._used + more))
+        size = min(self.capacity, max(2 * rows, self._used + more))
         grown = torch.empty_like(like[:1].expand(size, *like.shape[1:]), memory_format=torch.preserve_format)
         if self._images is not None:
             grown[: self._used] = self._images[: self._used]
         self._images = grown
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the visited chains."""
+        """Return the chains."""
         images = None if self._images is None else self._images[: self._used].clone()
         return {"row": self._row.clone(), "images": images, "used": self._used}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` gave."""
+        """Load what ``state_dict`` returned."""
         if len(state["row"]) != self.capacity:
             raise ValueError(f"the state is of a buffer of {len(state['row'])} chains, this one has {self.capacity}.")
         self._row = state["row"].clone()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.samples import sample_images
 from midway.functional import free_energy
 from midway.methods.mita import MITA
 from midway.report.figures.style import PAGE, new_figure, styled
-from midway.sampling.images import sample_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

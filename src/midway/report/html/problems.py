@@ -11,7 +11,7 @@ from midway.report.standings import stand
 FEW_IMAGES = 100
 TROUBLES = {
     "skipped_steps": "steps were skipped because they were not finite",
-    "stalled_moves": "moves of images were not finite and left out",
+    "stalled_steps": "steps of images were not finite and left out",
     "recoveries": "resets to the source happened on the way",
     "rollbacks": "updates were taken back by the guard",
 }

@@ -248,7 +248,7 @@ def cost_rows(results: Sequence[Result]) -> list[CostRow]:
             "forward passes": counted("forward_passes"),
             "backward passes": counted("backward_passes"),
             "GFLOPs an image": None if flops is None or not batch else flops / batch / 1e9,
-            "parameters that move": counted("moving_parameters"),
+            "trainable parameters": counted("trainable_parameters"),
             "peak memory, MB": counted("peak_memory_mb"),
             "surprise, nats": fmean(surprise) if surprise else None,
             "calibration error, %": fmean(calibration) if calibration else None,

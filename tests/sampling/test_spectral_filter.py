@@ -1,4 +1,4 @@
-"""The measure of natural images: by definition, and what it is for."""
+"""The spectral filter: its definition and its purpose."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 from plain_mita import weighed
 
 import midway
-from midway.sampling import NaturalMeasure, langevin
-from midway.sampling.spectrum import cosine_transform, natural_power
+from midway.sampling import SpectralFilter, langevin
+from midway.sampling.spectral_filter import cosine_transform, natural_power
 
 
 @pytest.mark.parametrize("shape", [(3, 3, 8, 8), (1, 1, 5, 7), (4, 3, 16, 12)])
@@ -16,7 +16,7 @@ def test_agrees_with_scipys_transform(shape: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(0)
     images, gradient = (torch.rand(shape, generator=generator) for _ in range(2))
     images = 0.5 + (images - 0.5) * torch.linspace(0.05, 1, shape[3])
-    torch.testing.assert_close(NaturalMeasure(images)(gradient), weighed(gradient, images), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(SpectralFilter(images)(gradient), weighed(gradient, images), rtol=1e-4, atol=1e-5)
 
 
 def test_power_by_hand() -> None:
@@ -30,10 +30,10 @@ def test_strong_images_move_freely_and_faint_ones_in_proportion_to_their_power()
     generator = torch.Generator().manual_seed(0)
     loud = torch.randn(6, 3, 8, 8, generator=generator) * 5
     gradient = torch.randn(6, 3, 8, 8, generator=generator)
-    torch.testing.assert_close(NaturalMeasure(loud)(gradient), gradient, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(SpectralFilter(loud)(gradient), gradient, rtol=1e-4, atol=1e-5)
     faint = loud / 1e4
     torch.testing.assert_close(
-        NaturalMeasure(faint / 2)(gradient), NaturalMeasure(faint)(gradient) / 4, rtol=1e-3, atol=1e-9
+        SpectralFilter(faint / 2)(gradient), SpectralFilter(faint)(gradient) / 4, rtol=1e-3, atol=1e-9
     )
 
 
@@ -57,7 +57,7 @@ def test_a_filter_on_the_images_changes_a_step_as_it_changes_the_images() -> Non
     for by in (torch.ones(8, 8), gains):
         seen = filtered(images, by)
         view = lambda x, by=by: energy(filtered(x, 1 / by))  # noqa: E731
-        walk = langevin(view, seen, steps=1, step_size=1e-3, noise=0, measure=NaturalMeasure(seen))
+        walk = langevin(view, seen, steps=1, step_size=1e-3, noise=0, gradient_filter=SpectralFilter(seen))
         moves.append(filtered(walk.images - seen, 1 / by))
     difference = transform @ (moves[0] - moves[1]) @ transform.T
     difference[..., 0, 0] = 0  # the mean has no power of its own
@@ -71,9 +71,9 @@ def test_low_contrast_and_blur_are_not_drowned() -> None:
     for shift in ("contrast", "gaussian_blur"):
         stream = midway.streams.pure(data, shift, batch_size=100).cached()
         batch = midway.evaluate(midway.BN(model), stream).accuracy
-        natural, pixels = (
-            midway.evaluate(midway.MITA(model, data_measure=measure), stream).accuracy
-            for measure in ("natural", "pixels")
+        filtered, plain = (
+            midway.evaluate(midway.MITA(model, gradient_filter=each), stream).accuracy  # type: ignore[arg-type]
+            for each in ("spectral", None)
         )
-        assert natural > batch - 4
-        assert pixels < batch - 15
+        assert filtered > batch - 4
+        assert plain < batch - 15

@@ -1,4 +1,4 @@
-"""Draw images from a classifier read as an energy-based model, to look at."""
+"""Sample images from a classifier that is interpreted as an energy-based model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.base import Method
 from midway.functional import free_energy
-from midway.sampling.langevin import langevin
+from midway.sampling import langevin
 
 
 def sample_images(
@@ -22,18 +23,18 @@ def sample_images(
     clip: float | None = None,
     seed: int = 0,
 ) -> Tensor:
-    """Draw images by Langevin dynamics from uniform noise, as the paper's figures show them.
+    """Sample images by Langevin dynamics from uniform noise, as in the paper's figures.
 
     Args:
-        model: A classifier in evaluation mode, or a method, whose network is then taken as it is now (of a MITA,
+        model: A classifier in evaluation mode, or a method, whose network is used in its present state (of a MITA,
             ``adapted.data_model`` is the more generative one). It is not changed.
-        count: How many images. Networks with batch statistics see them as one batch.
+        count: Number of images. Networks with batch statistics process them as one batch.
         shape: Channels, height and width.
         steps: Length of the chains.
-        step_size: Alpha; a move is alpha / 2 times the gradient.
+        step_size: Alpha; a step is alpha / 2 times the gradient.
         noise: Standard deviation of the noise; None is sqrt(step_size).
         clip: Largest entry of the gradient; None does not clip.
-        seed: Seed of start and noise.
+        seed: Seed of the start and of the noise.
 
     Returns:
         Images (count, *shape), clamped to [0, 1].
@@ -43,18 +44,16 @@ def sample_images(
         >>> midway.sample_images(midway.models.create("resnet20").eval(), 2, steps=1).shape
         torch.Size([2, 3, 32, 32])
     """
-    from midway.adaptation.base import Method  # methods are built on sampling, not the other way round
-
     network = model.model if isinstance(model, Method) else model
     if any(module.training for module in network.modules()):
         raise ValueError(
-            "the model is in training mode, where sampling would change its statistics: call model.eval()."
+            "the model is in training mode, in which sampling would change its statistics: call model.eval()."
         )
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     with torch.inference_mode(False), torch.enable_grad():
         generator = torch.Generator(device).manual_seed(seed)
         start = torch.empty((count, *shape), device=device).uniform_(-1, 1, generator=generator)
-        walk = langevin(
+        result = langevin(
             lambda images: free_energy(network(images).float()),
             start,
             steps=steps,
@@ -63,4 +62,4 @@ def sample_images(
             clip=clip,
             generator=generator,
         )
-    return walk.images.clamp(0, 1)
+    return result.images.clamp(0, 1)

@@ -1,19 +1,19 @@
-"""Episodic: every batch meets the source."""
+"""Episodic: every batch starts from the source."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from midway.adaptation.base import Method
-from midway.adaptation.wrappers import Wrapper
+from midway.adaptation.wrappers.wrapper import Wrapper, register_wrapper
 
 
+@register_wrapper
 class Episodic(Wrapper):
-    """Resets a method before every batch, so that no batch depends on those before it.
+    """Resets a method before every batch, so no batch depends on earlier ones.
 
-    Nothing is carried over: a bad batch harms itself alone, and nothing learnt from a good one helps the next. A method
-    that answers from before its only update shows nothing of it then: ``Episodic(Tent(model))`` answers like BN. Give
-    it ``predict="after"``, or several steps.
+    A method that predicts before its only update then shows no effect of the update: ``Episodic(Tent(model))`` predicts
+    like BN. Use ``predict="after"``, or several steps.
 
     Args:
         method: The method to wrap. It is copied, never changed.
@@ -32,9 +32,6 @@ class Episodic(Wrapper):
         super().__init__(method)
 
     def step(self, images: Tensor) -> Tensor:
-        """Forget everything, then adapt and answer."""
-        events = dict(self.method.events) if isinstance(self.method, Wrapper) else {}
-        self.method.reset()
-        if isinstance(self.method, Wrapper):
-            self.method.events |= events  # what it counted is no part of what it learnt
+        """Reset, then adapt and predict; the counters of an inner wrapper continue."""
+        self.method.reset(keep=("records",) if isinstance(self.method, Wrapper) else ())
         return self.method.step(images)

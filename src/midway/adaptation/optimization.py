@@ -1,0 +1,195 @@
+"""How a method takes its steps: optimisers, SAM, the number of updates and the pass that predicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+OptimizerKind = Literal["adam", "sgd"]
+Predict = Literal["before", "after"]
+
+
+def optimizer_step(loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
+    """Take one optimiser step on a loss, unless the loss or its gradient is not finite.
+
+    Args:
+        loss: A scalar, or the terms of a sum. Terms from a generator are differentiated one by one, so only one graph
+            is in memory at a time.
+        optimizer: Updates its parameters; their gradients are cleared before and after.
+
+    Returns:
+        Whether the step was taken. If not, the parameters and the optimiser are unchanged.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.optimization import optimizer_step
+        >>> x = torch.nn.Parameter(torch.tensor(1.0))
+        >>> optimizer = torch.optim.SGD([x], lr=0.5)
+        >>> optimizer_step((term for term in [x * x, -x]), optimizer), x.item()
+        (True, 0.5)
+        >>> optimizer_step(x * float("nan"), optimizer), x.item()
+        (False, 0.5)
+    """
+    optimizer.zero_grad(set_to_none=True)
+    values = []
+    for term in [loss] if isinstance(loss, Tensor) else loss:
+        term.backward()
+        values.append(term.detach())
+    gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    taken = math.isfinite(torch.nn.utils.get_total_norm([*values, *gradients]).item())
+    if taken:
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return taken
+
+
+class LazyOptimizer:
+    """Adam or SGD with momentum 0.9, created once the kind and the step size are resolved.
+
+    Args:
+        parameters: The parameters to update.
+        betas: Averaging of Adam's moments.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.optimization import LazyOptimizer
+        >>> lazy = LazyOptimizer([torch.nn.Parameter(torch.ones(1))])
+        >>> lazy.state_dict()
+        {}
+        >>> type(lazy.get("sgd", lr=0.1)).__name__
+        'SGD'
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas must be at least 0 and below 1, got {betas}.")
+        self.parameters, self.betas = list(parameters), betas
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._arguments: dict[str, Any] = {}
+
+    def get(self, kind: OptimizerKind, lr: float) -> torch.optim.Optimizer:
+        """Return the optimiser, which the first call creates."""
+        if self._optimizer is None:
+            self._arguments = {"kind": kind, "lr": lr}
+            if kind == "adam":
+                self._optimizer = torch.optim.Adam(self.parameters, lr=lr, betas=self.betas)
+            else:
+                self._optimizer = torch.optim.SGD(self.parameters, lr=lr, momentum=0.9)
+        return self._optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the arguments and the state of the optimiser; nothing before it is created."""
+        if self._optimizer is None:
+            return {}
+        return {"arguments": dict(self._arguments), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load what ``state_dict`` returned."""
+        self._optimizer, self._arguments = None, {}
+        if state:
+            self.get(**state["arguments"]).load_state_dict(state["optimizer"])
+
+
+def check_optimizer(kind: OptimizerKind | None, lr: float | None) -> None:
+    """Refuse unknown optimisers and invalid step sizes."""
+    if kind not in (None, "adam", "sgd"):
+        raise ValueError(f"optimizer must be 'adam', 'sgd' or None (by the size of the problem), got {kind!r}.")
+    if lr is not None and not 0 <= lr < math.inf:
+        raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
+
+
+class SAM:
+    """Sharpness-aware minimisation around any optimiser (Foret et al., ICLR 2021).
+
+    The gradient is taken at a distance rho along the gradient, so the optimiser prefers flat minima.
+
+    Args:
+        optimizer: Takes the step; its state is SAM's state.
+        rho: Length of the ascent.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.optimization import SAM
+        >>> x = torch.nn.Parameter(torch.tensor(1.0))
+        >>> sam = SAM(torch.optim.SGD([x], lr=0.1), rho=0.5)
+        >>> sam.step(x * x, lambda: x * x)  # the gradient at 1.5 is 3
+        True
+        >>> round(x.item(), 3)
+        0.7
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, *, rho: float = 0.05) -> None:
+        if rho < 0:
+            raise ValueError(f"rho must be 0 or more, got {rho}.")
+        self.optimizer = optimizer
+        self.rho = rho
+
+    def step(self, loss: Tensor, perturbed_loss: Callable[[], Tensor | None]) -> bool:
+        """Ascend on a loss, take the gradient of another loss at that point, return and step by it.
+
+        Args:
+            loss: A scalar at the present weights.
+            perturbed_loss: Computes the loss at the perturbed weights; None takes no step.
+
+        Returns:
+            Whether a finite step was taken; if not, weights and optimiser are unchanged.
+        """
+        has_loss = False
+
+        def terms() -> Generator[Tensor]:
+            nonlocal has_loss
+            with self._perturbed(loss):
+                if (second := perturbed_loss()) is not None:
+                    has_loss = True
+                    yield second
+
+        with closing(terms()) as generator:  # restores the weights even if an error occurs
+            return optimizer_step(generator, self.optimizer) and has_loss
+
+    @contextmanager
+    def _perturbed(self, loss: Tensor) -> Iterator[None]:
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        changed = [(p, g, p.detach().clone()) for p, g in zip(parameters, gradients, strict=True) if g is not None]
+        norm = torch.nn.utils.get_total_norm([gradient for _, gradient, _ in changed]).item()
+        scale = self.rho / norm if norm > 0 and math.isfinite(norm) else 0.0
+        with torch.no_grad():
+            if scale:
+                for parameter, gradient, _ in changed:
+                    parameter.add_(gradient, alpha=scale)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, _, before in changed:
+                    parameter.copy_(before)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the optimiser."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load what ``state_dict`` returned."""
+        self.optimizer.load_state_dict(state)
+
+
+def check_protocol(steps: int, predict: Predict) -> None:
+    """Refuse fewer than one step, and a prediction that is neither from before nor from after the last one."""
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}.")
+    if predict not in ("before", "after"):
+        raise ValueError(f"predict must be 'before' or 'after', got {predict!r}.")
+
+
+def predicted(model: nn.Module, images: Tensor, logits: Tensor, predict: Predict) -> Tensor:
+    """Return the logits from before the last step, or compute those from after it in one more pass."""
+    if predict == "before":
+        return logits
+    with torch.no_grad():
+        after: Tensor = model(images)
+    return after

@@ -1,0 +1,35 @@
+"""The registered methods and wrappers by name; written by `python recipes/write_stubs.py`."""
+
+from midway.adaptation.wrappers.episodic import Episodic
+from midway.adaptation.wrappers.guarded import Guarded
+from midway.methods.bn import BN
+from midway.methods.dua import DUA
+from midway.methods.eata import EATA
+from midway.methods.lame import LAME
+from midway.methods.memo import MEMO
+from midway.methods.mita import MITA
+from midway.methods.pl import PL
+from midway.methods.sar import SAR
+from midway.methods.shot import SHOT
+from midway.methods.source import Source
+from midway.methods.t3a import T3A
+from midway.methods.tea import TEA
+from midway.methods.tent import Tent
+
+__all__ = [  # noqa: RUF022
+    "BN",
+    "DUA",
+    "EATA",
+    "Episodic",
+    "Guarded",
+    "LAME",
+    "MEMO",
+    "MITA",
+    "PL",
+    "SAR",
+    "SHOT",
+    "Source",
+    "T3A",
+    "TEA",
+    "Tent",
+]
