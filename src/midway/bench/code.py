@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from midway.adaptation.registry import STATISTICS, WRAP
-from midway.adaptation.wrappers.wrapper import WRAPPERS
+from midway.adaptation.wrappers import WRAPPERS
 from midway.bench.cell import Cell
 from midway.bench.networks import FROM_FILES
 from midway.data.corruptions import REGISTRY as CORRUPTIONS

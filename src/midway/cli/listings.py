@@ -23,8 +23,8 @@ WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each 
 HOW_THEY_WORK = ("name", "adapts", "passes a batch", "needs")
 
 REGISTRIES = {
-    "methods": "midway.methods:METHODS",
-    "wrappers": "midway.adaptation.wrappers.wrapper:WRAPPERS",
+    "methods": "midway.adaptation.registry:METHODS",
+    "wrappers": "midway.adaptation.wrappers:WRAPPERS",
     "scenarios": "midway.streams.registry:REGISTRY",
     "corruptions": "midway.data.corruptions:REGISTRY",
     "datasets": "midway.data.datasets:REGISTRY",

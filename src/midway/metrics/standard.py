@@ -75,7 +75,7 @@ def parameters(answers: Answers) -> float | None:
 @metric("trainable parameters", digits=0)
 def trainable_parameters(answers: Answers) -> float | None:
     """Number of weights that adapt by gradient descent."""
-    return answers.cost.get("trainable_parameters", answers.cost.get("moving_parameters"))
+    return answers.cost.get("trainable_parameters")
 
 
 @metric("memory", unit="MB", better="lower", digits=0, repeatable=False)
