@@ -26,28 +26,27 @@ root = Path(midway.__file__).parent
 assert root.is_relative_to(sys.argv[1]), root
 grid = Grid.from_dict({"methods": 'source,tent,bn,tent(label="wrapped", wrap="guarded")', "networks": "resnet20"})
 
-def changed_by(file, before, after):
+def changed_by(file, added="CHANGED = 1"):
     first = {cell.label: cell.code for cell in grid.cells()}
     text = (root / file).read_text()
-    assert before in text, (file, before)
-    (root / file).write_text(text.replace(before, after))
+    (root / file).write_text(text + "\\n" + added + "\\n")
     second = {cell.label: cell.code for cell in grid.cells()}
     (root / file).write_text(text)
     assert {cell.label: cell.code for cell in grid.cells()} == first
     return ",".join(label for label in first if first[label] != second[label])
 
-print(changed_by("_version.py", '__version__ = "', '__version__ = "9.'))
-print(changed_by("methods/tent.py", "\\nclass Tent", "\\n# a comment\\n\\nclass Tent"))
-print(changed_by("methods/tent.py", "\\nclass Tent", "\\nCHANGED = 1\\n\\nclass Tent"))
-print(changed_by("adaptation/guarded.py", "\\nclass Guarded", "\\nCHANGED = 1\\n\\nclass Guarded"))
-print(changed_by("models/wide_resnet.py", "\\nimport torch", "\\nimport torch  # comment"))
-print(changed_by("models/resnet.py", "\\nfrom torch", "\\nCHANGED = 1\\nfrom torch"))
-print(changed_by("metrics/classification.py", "\\nimport torch", "\\nCHANGED = 1\\nimport torch"))
-print(changed_by("data/corruptions/noise.py", "\\nimport numpy", "\\nCHANGED = 1\\nimport numpy"))
-print(changed_by("data/corruptions/blur.py", "\\nimport numpy", "\\nCHANGED = 1\\nimport numpy"))
-print(changed_by("streams/scenarios.py", "\\nimport numpy", "\\nCHANGED = 1\\nimport numpy"))
-print(changed_by("streams/over_time.py", "\\nimport numpy", "\\nCHANGED = 1\\nimport numpy"))
-print(changed_by("bench/store.py", "\\nimport ", "\\nCHANGED = 1\\nimport "))
+print(changed_by("_version.py", "__version__ = '9.0'"))
+print(changed_by("methods/tent.py", "# a comment"))
+print(changed_by("methods/tent.py"))
+print(changed_by("adaptation/wrappers/guarded.py"))
+print(changed_by("models/wide_resnet.py"))
+print(changed_by("models/resnet.py"))
+print(changed_by("metrics/classification.py"))
+print(changed_by("data/corruptions/noise.py"))
+print(changed_by("data/corruptions/blur.py"))
+print(changed_by("streams/scenarios.py"))
+print(changed_by("streams/over_time.py"))
+print(changed_by("bench/store.py"))
 """
 
 

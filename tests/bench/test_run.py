@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 from midway.bench import Cell, Failure, Grid, LocalEngine, Record, Store, Tally, read_records, run
 from midway.bench.engines.base import CellTask
+from midway.methods import METHODS
+from midway.metrics import METRICS
 from midway.workers import choose
 
 
@@ -176,3 +179,25 @@ def test_engines_refuse_no_jobs_and_accept_no_cells() -> None:
     with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
         LocalEngine(jobs=0)
     assert list(LocalEngine(jobs=2).run([])) == []
+
+
+def test_workers_know_metrics_and_methods_of_other_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "of_somebody_else.py").write_text(
+        "from dataclasses import replace\n"
+        "from midway.methods import BN, register\n"
+        "from midway.metrics import metric\n"
+        "@register\n"
+        "class TheirBN(BN):\n"
+        "    about = replace(BN.about, name='their_bn')\n"
+        "@metric('answers')\n"
+        "def number_of_answers(answers):\n"
+        "    return float(len(answers.labels))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(METHODS, "_objects", dict(METHODS))
+    monkeypatch.setattr(METRICS, "_objects", dict(METRICS))
+    plan = cells(**{"methods": "their_bn", "import": "of_somebody_else"})
+    records = list(LocalEngine(jobs=2).run(plan))
+    assert [record.failure for record in records] == [None, None]
+    assert [record.result.metrics["number_of_answers"] for record in records if record.result] == [4.0, 4.0]
+    del sys.modules["of_somebody_else"]
