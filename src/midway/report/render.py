@@ -147,6 +147,15 @@ def export(tables: Iterable[Table], path: Path) -> None:
 
     Raises:
         ValueError: The suffix is not .md, .csv, .tex or .json.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.report import Table, export
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     export([Table("Empty", (), ())], Path(folder) / "table.md")
+        ...     (Path(folder) / "table.md").exists()
+        True
     """
     if path.suffix not in FORMATS:
         raise ValueError(unknown("table format", path.suffix, FORMATS))
@@ -175,7 +184,16 @@ def split_columns(table: Table, *, at_most: int = 9) -> list[Table]:
 
 
 def fit_width(table: Table, width: int) -> list[Table]:
-    """Split a table into tables that fit so many characters of a terminal."""
+    """Split a table into tables that fit so many characters of a terminal.
+
+    Example:
+        >>> from midway.report import Column, Table, Value, fit_width
+        >>> from midway.streams import expand
+        >>> columns = tuple(Column(scenario, scenario.shifts[0]) for scenario in expand("pure:tuning")[:3])
+        >>> wide = Table("Tuning", columns, (("tent", (Value(1.0), Value(2.0), Value(3.0))),))
+        >>> [len(fit_width(wide, width)) for width in (80, 20)]
+        [1, 3]
+    """
     endless = Console(width=10_000)
 
     def measure(indices: Sequence[int]) -> int:

@@ -271,6 +271,11 @@ def stored_run(
         folder: The folder that holds them.
         command: The command that repeats the run; that of the last record if left out.
         left_out: Methods that were not run -> the reason.
+
+    Example:
+        >>> from midway.report import stored_run
+        >>> stored_run("nothing", []).comparisons
+        ()
     """
     comparisons = group_records(records, command=command, left_out=left_out)
     last = {record.cell.key: record for record in records}
@@ -281,6 +286,13 @@ def search_run(folder: Path, findings: StudyResult) -> StoredRun:
     """Return the findings of a search and their gain on other streams, as far as it was measured, as a run.
 
     Earlier best settings are not shown: choosing among them by these streams would not be a measurement.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from midway.report import search_run
+        >>> from midway.tune import StudyResult
+        >>> search_run(Path("nowhere"), StudyResult("tent", "tent-0", {}, {}, (), {})).search.method
+        'tent'
     """
     held_out = folder / HELD_OUT
     records = read_records(held_out) if (held_out / RESULTS).is_file() else []

@@ -147,6 +147,14 @@ def pivot(
 
     Raises:
         ValueError: A metric is neither registered nor in the frame.
+
+    Example:
+        >>> from midway.report import frame, pivot, to_markdown
+        >>> from midway.bench import Grid, LocalEngine
+        >>> cells = Grid.from_dict({"methods": "source", "images": 100, "batch_sizes": 50}).cells()
+        >>> table = pivot(frame(LocalEngine().run(cells)), metrics=["accuracy", "nll"])
+        >>> [(column.group, column.metric) for column in table.columns]
+        [('gaussian_noise', 'accuracy'), ('gaussian_noise', 'nll')]
     """
     for name in metrics:
         if name not in METRICS and name not in frame.unique("metric"):
@@ -277,6 +285,13 @@ def beside_paper(table: Table, published: Published) -> Table:
     """Add the paper's numbers and the differences after each column that the paper reports for any method.
 
     Marks compare the paper's numbers among themselves.
+
+    Example:
+        >>> from midway.report import Frame, Row, beside_paper, pivot
+        >>> from midway.streams import Scenario
+        >>> table = pivot(Frame((Row("bn", Scenario.parse("pure:fog"), "fog", 0, "accuracy", 70.0),)))
+        >>> [str(value) for value in beside_paper(table, lambda *key: 71.5).rows[0][1]]
+        ['70.00', '71.50', '-1.50']
     """
     columns: list[Column] = []
     cells: dict[str, list[Value | None]] = {label: [] for label, _ in table.rows}
