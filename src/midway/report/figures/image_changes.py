@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from midway.data import corruption_names
 from midway.methods import MITA, adapt
 from midway.report.figures.drawing import INK, PAGE, new_figure
 from midway.report.figures.registry import figure
