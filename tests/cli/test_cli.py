@@ -23,6 +23,7 @@ def test_demo_is_a_plan_in_a_store(tmp_path: Path) -> None:
     answer = runner.invoke(app, flags)
     assert answer.exit_code == 0, answer.output
     assert "report.html" in answer.output
+    assert "Best on all images. pure: gaussian noise: " in " ".join(answer.output.split())
     records = read_records(tmp_path)
     accuracy = {(r.cell.method, r.cell.scenario.kind): r.result.accuracy for r in records if r.result}
     assert set(accuracy) == {(m, s) for m in ("source", "bn", "tent") for s in ("pure", "outlier", "mixture")}

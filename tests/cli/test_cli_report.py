@@ -63,6 +63,7 @@ def test_tables_of_other_metrics_are_printed_and_written(run_folder: Path, tmp_p
     heading = (tmp_path / "table.md").read_text().splitlines()[2]
     assert "pure: fog, NLL (80)" in heading
     assert "pure: fog, calibration error (80)" in heading
+    assert (tmp_path / "table.md").read_text().splitlines()[0].endswith("batches of 40: NLL, calibration error")
     wrong = runner.invoke(app, ["report", str(run_folder), "--table", str(tmp_path / "table.xls")])
     assert "unknown table format '.xls'" in str(wrong.exception)
 

@@ -12,6 +12,7 @@ from midway.bench.budget import fit_grid
 from midway.bench.demo import DATA, NETWORK, REQUIRED, demo_grid
 from midway.cli.run import run_into, show_results, split_commas, stored
 from midway.cli.terminal import terminal
+from midway.report import group_records
 
 
 def demo(
@@ -45,6 +46,8 @@ def demo(
     if tally is not None and any(entry.name == "mita" for entry in grid.methods):
         _draw_image_changes(out, seed)
     show_results(console, out, records, tally, left_out=fitted.left_out)
+    for comparison in group_records(records):
+        console.print(comparison.summary(), highlight=False)
 
 
 def _draw_image_changes(out: Path, seed: int) -> None:

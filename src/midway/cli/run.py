@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -181,22 +180,16 @@ def show_results(
     left_out: Mapping[str, str] | None = None,
 ) -> None:
     """Print tables, write the report, and end the command with a status: 1 if cells failed, 130 if it was stopped."""
-    from midway.cli.report import report_records
-    from midway.report import fit_width, group_records, to_rich
+    from midway.cli.report import print_table, report_records
+    from midway.report import group_records
 
     if tally is None:
         with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the report
             report_records(console, folder, records, command=command_line(), left_out=left_out)
         raise typer.Exit(130)
     for comparison in group_records(records, command=command_line(), left_out=left_out):
-        if not comparison.records:
-            continue
-        table = comparison.table()
-        for part in fit_width(table, console.width):
-            console.print(f"\n[bold]{escape(part.title)}[/bold]", highlight=False)
-            console.print(to_rich(replace(part, title="", notes=())))
-        for note in table.notes:
-            console.print(note, style="dim", highlight=False, markup=False)
+        if comparison.records:
+            print_table(console, comparison.table())
     before = f", {tally.before} before" if tally.before else ""
     results = folder / RESULTS
     console.print(f"{tally.finished} cells finished now{before}. Results: {results}", highlight=False, soft_wrap=True)

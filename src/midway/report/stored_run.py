@@ -66,10 +66,13 @@ class Comparison:
         return plot_styles({record.cell.label: record.cell.method for record in self.records})
 
     def table(self, metrics: Sequence[str] = ("accuracy",)) -> Table:
-        """Return the table of the results, labels in the order of the results."""
+        """Return the table of the results; its title names the metrics if the accuracy is not among them."""
         table = pivot(frame(self.records), metrics=metrics, title=self.title)
+        named = {column.metric_title: None for column in table.columns if column.metric != "accuracy"}
+        few = few_images(table) if "accuracy" in metrics else []
         left_out = [f"{label} was left out: {reason}" for label, reason in self.left_out.items()]
-        return replace(table, notes=(*table.notes, *few_images(table), *left_out))
+        title = f"{self.title}: {', '.join(named)}" if named and "accuracy" not in metrics else self.title
+        return replace(table, title=title, notes=(*table.notes, *few, *left_out))
 
     def summary(self) -> str:
         """Return one paragraph: the best method on each stream and its gain over Source."""
