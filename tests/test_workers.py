@@ -44,11 +44,11 @@ class Wrong(Task):
 
     def run(self, memory: dict[str, Any], tell: Tell) -> None:
         if self.unpicklable:
-            raise Unpicklable(lambda: None)
+            raise UnpicklableError(lambda: None)
         raise ValueError("lr must be positive")
 
 
-class Unpicklable(Exception):
+class UnpicklableError(Exception):
     """Holds a function."""
 
 
@@ -107,7 +107,7 @@ def test_a_worker_that_dies_costs_its_task_and_is_replaced() -> None:
 
 @pytest.mark.parametrize("unpicklable", [False, True])
 def test_an_exception_of_a_task_is_raised(unpicklable: bool) -> None:
-    expected = (RuntimeError, "Unpicklable: ") if unpicklable else (ValueError, "lr must be positive")
+    expected = (RuntimeError, "UnpicklableError: ") if unpicklable else (ValueError, "lr must be positive")
     with pytest.raises(expected[0], match=expected[1]):
         list(run_in_workers([Wrong(unpicklable), Square(2)], jobs=2))
     assert not multiprocessing.active_children()
