@@ -1,7 +1,7 @@
-"""Draw the README's picture from a stored demo run.
+"""Draw the README's picture from the stored results of a demo.
 
 midway demo
-python recipes/draw_demo.py runs/demo/results.json docs/images/demo.png
+python recipes/draw_demo.py runs/demo docs/images/demo.png
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from midway.bench import Comparison
-from midway.report.figures import draw_bars, scenario_bars
+from midway.report import read_run
+from midway.report.figures.bars import draw_bars, scenario_bars
 
 
 def main() -> None:
     """Read results, write a picture."""
-    results, picture = map(Path, sys.argv[1:3])
-    draw_bars(scenario_bars(Comparison.load(results))).savefig(picture, dpi=150)
+    folder, picture = map(Path, sys.argv[1:3])
+    draw_bars(scenario_bars(read_run(folder).comparisons[0].frame)).savefig(picture, dpi=150)
 
 
 if __name__ == "__main__":

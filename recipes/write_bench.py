@@ -1,8 +1,8 @@
-"""Run every table of the paper at a small budget on the embedded default and write docs/bench.md from what comes out.
+"""Run every table of the paper at a small budget with the embedded network and write docs/bench.md from the results.
 
     python recipes/write_bench.py --budget 2m
 
-The tables show that the bench works from end to end; the results are in docs/results.md.
+The tables show that the bench works from end to end; docs/results.md has the results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 
 from midway.bench import read_records
-from midway.bench.outcome import numbers
 from midway.bench.suites import suite
 
 PAGE = Path("docs/bench.md")
@@ -28,12 +27,12 @@ SUITES = ("outlier", "mixture", "pure", "sweep", "ablation")
 INTRODUCTION = """\
 # The bench
 
-`midway run` compares any methods on any streams; `midway paper` runs the tables of the MITA paper and sets its numbers
-beside ours. Both go on where they were stopped. This page is made by `python recipes/write_bench.py`: every table at a
+`midway run` compares any methods on any streams; `midway paper` runs the tables of the MITA paper and shows its numbers
+beside ours. Both continue a run that was stopped. `python recipes/write_bench.py` writes this page: every table with a
 budget of a few minutes, on the embedded network and images, to show the bench at work. With so few images the numbers
-say little; those that count are in [results.md](results.md). A budget leaves out the dearest rows first, never Source
-and MITA, so that a table may take longer than its budget on a slow machine. The network of the complexity table has
-untrained weights, whose answers EATA and SAR do not trust: they select no image there and take no backward pass.
+are not meaningful; [results.md](results.md) has the results. A budget leaves out the slowest rows first, never Source
+and MITA, so a table may take longer than its budget on a slow machine. The network of the complexity table has
+untrained weights, whose predictions are not confident: EATA and SAR select no image and compute no backward pass.
 """
 
 
@@ -43,10 +42,10 @@ class Timed:
 
     command: list[str]
     seconds: float
-    before: int = 0  # cells that were there already
+    before: int = 0  # cells that were finished before
 
     def __str__(self) -> str:
-        resumed = f", {self.before} cells being there already" if self.before else ""
+        resumed = f", with {self.before} cells finished before" if self.before else ""
         took = f"It took {self.seconds:.0f} s on this machine's two cores{resumed}."
         return f"    midway {' '.join(self.command)}\n\n{took}"
 
@@ -81,18 +80,18 @@ def complexity_section(network: str, images: int, methods: str) -> str:
 
 
 def jobs_section(images: int) -> str:
-    """Run one plan with one job and with two; say whether the numbers are the same and how the times compare."""
+    """Run one plan with one job and with two, and compare the numbers and the times."""
     plan = ("--methods", "bn,tent,eata", "--scenarios", "pure:fog,pure:snow,pure:frost", "--images", str(images))
-    with tempfile.TemporaryDirectory() as place:
-        folders = [Path(place) / f"jobs{jobs}" for jobs in (1, 2)]
+    with tempfile.TemporaryDirectory() as parent:
+        folders = [Path(parent) / f"jobs{jobs}" for jobs in (1, 2)]
         one, two = (
             midway("run", *plan, "--jobs", str(jobs), "--out", str(folder))
             for jobs, folder in zip((1, 2), folders, strict=True)
         )
-        kept = [{r.cell.key: numbers(r.result) for r in read_records(f) if r.result is not None} for f in folders]
-    same = "the same numbers, bit for bit" if kept[0] == kept[1] else "DIFFERENT numbers"
+        stored = [{r.cell.key: r.result.repeatable() for r in read_records(f) if r.result is not None} for f in folders]
+    same = "the same numbers, bit for bit" if stored[0] == stored[1] else "DIFFERENT numbers"
     return (
-        f"## One job and two\n\n    midway run {' '.join(plan)} --jobs 1\n\n{len(kept[0])} cells, starting"
+        f"## One job and two\n\n    midway run {' '.join(plan)} --jobs 1\n\n{len(stored[0])} cells, starting"
         f" processes included: one job took {one.seconds:.0f} s, two jobs {two.seconds:.0f} s,"
         f" {one.seconds / two.seconds:.2f} times faster, with {same}.\n"
     )
@@ -106,12 +105,12 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=10, help="of the complexity table; its counts are by the image")
     parser.add_argument("--methods", default="", help="of the complexity table [default: all]")
     parser.add_argument(
-        "--suites", default=",".join(SUITES), help="tables to run; of the others the page keeps what it has"
+        "--suites", default=",".join(SUITES), help="tables to run; the others stay as they are on the page"
     )
     parser.add_argument("--images-a-job", type=int, default=1000, help="of each cell that compares one job and two")
     options = parser.parse_args()
     wanted = [name for name in options.suites.split(",") if name]
-    kept = sections_of(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() and wanted != list(SUITES) else {}
+    known = sections_of(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() and wanted != list(SUITES) else {}
     sections: dict[str, Callable[[], str]] = {
         "One job and two": partial(jobs_section, options.images_a_job),
         **{name.capitalize(): partial(suite_section, name, options.budget) for name in SUITES},
@@ -119,15 +118,15 @@ def main() -> None:
     }
     parts = [INTRODUCTION]
     for title, make in sections.items():
-        parts.append(kept[title] if title in kept and title.lower() not in wanted else make())
+        parts.append(known[title] if title in known and title.lower() not in wanted else make())
         PAGE.with_suffix(".partial").write_text("\n".join(parts), encoding="utf-8")
     PAGE.with_suffix(".partial").replace(PAGE)
 
 
 def sections_of(page: str) -> dict[str, str]:
     """Return the sections of a page by their titles."""
-    found = re.split(r"(?m)^(?=## )", page)[1:]
-    return {text.partition("\n")[0].removeprefix("## "): text for text in found}
+    sections = re.split(r"(?m)^(?=## )", page)[1:]
+    return {text.partition("\n")[0].removeprefix("## "): text for text in sections}
 
 
 if __name__ == "__main__":

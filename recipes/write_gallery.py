@@ -2,9 +2,10 @@
 
     python recipes/write_gallery.py                     # figures of stored results: seconds
     python recipes/write_gallery.py --pictures          # also those that need the network and images: minutes
-    python recipes/write_gallery.py --screenshots       # also the report, by a headless Chromium
+    python recipes/write_gallery.py --screenshots       # also the report, with a headless Chromium
 
-A figure whose run is not stored yet is left out; one that is not drawn again stays as it is.
+Figures, titles and captions come from the registry of figures. Figures whose run is not finished are left out,
+and figures that are not drawn again stay as they are.
 """
 
 from __future__ import annotations
@@ -20,164 +21,104 @@ from pathlib import Path
 from PIL import Image
 from write_results import finished
 
+from midway.report.figures import FigureSpec, NetworkAndImages, Predictions, all_figures
+
 PAGE = Path("docs/gallery.md")
 FOLDER = Path("docs/images/gallery")
 RUNS = Path("docs/results")
 PROGRAM = "from midway.cli import main; main()"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
+ADDING = """\
+## Add a figure
+
+A figure is one file in `src/midway/report/figures`: a function that builds plain data, and one that draws it, with the
+decorator `figure` (see its docstring for an example). The command, its help and this page follow from the registry.
+Other packages register figures with an entry point of the group `midway.figures` that names their module.
+"""
+
 INTRODUCTION = """\
 # Gallery
 
-What Midway draws from the stored runs behind [results.md](results.md). The command below a figure draws
-it again, as SVG, PDF and PNG; `python recipes/write_gallery.py` makes this page. A method has the same colour
-everywhere.
+Figures that Midway draws from the stored runs behind [results.md](results.md). The command below a figure draws it
+again, as SVG, PDF and PNG; `python recipes/write_gallery.py` writes this page. A method has the same colour in all
+figures.
 """
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure of stored runs.
-
-    Attributes:
-        name: Its file.
-        title: Its heading.
-        says: What to see in it.
-        runs: The stored runs, drawn together.
-        figure: What `midway figures` calls it.
-        options: What else the command needs.
-        otherwise: What it is drawn from as long as these runs are not all finished.
-    """
-
-    name: str
-    title: str
-    says: str
-    runs: tuple[str, ...]
-    figure: str
-    options: tuple[str, ...] = ()
-    otherwise: tuple[str, ...] = ()
-
-    @property
-    def folders(self) -> list[Path]:
-        """Where its runs lie."""
-        chosen = [RUNS / run for run in self.runs]
-        if self.otherwise and not all(map(finished, self.runs)):
-            chosen = [RUNS / run for run in self.otherwise]
-        return chosen
-
-    @property
-    def command(self) -> tuple[str, ...]:
-        """What draws it, without where to."""
-        return ("figures", *map(str, self.folders), "--only", self.figure, *self.options)
-
-    @property
-    def file(self) -> Path:
-        """Where the page has it from."""
-        return FOLDER / f"{self.name}.png"
-
 
 PICTURES = ("--pictures", "--images", "1000")
 OUTLIERS = ("--pictures", "--images", "10000", "--pair", "impulse_noise/gaussian_noise")  # one image in 200 is one
 
-GALLERY = (
-    Picture(
-        "motivation",
-        "Why batches are not enough",
-        "The gain over the unadapted network: bars are means, dots are streams. On images unlike the rest of their"
-        " batch methods with batch statistics gain less than half of what they gain on the rest, and in some pairs"
-        " they fall below the unadapted network; MITA is no exception there.",
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a figure of the gallery comes from.
+
+    Attributes:
+        runs: The stored runs, drawn together.
+        options: Further options of the command.
+        remark: What these runs show.
+        otherwise: Runs to draw from as long as the others are not all finished.
+    """
+
+    runs: tuple[str, ...] = ("mita",)
+    options: tuple[str, ...] = ()
+    remark: str = ""
+    otherwise: tuple[str, ...] = ()
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of its runs."""
+        runs = self.otherwise if self.otherwise and not all(map(finished, self.runs)) else self.runs
+        return [RUNS / run for run in runs]
+
+
+ORIGINS = {
+    "motivation": Origin(
         ("outlier", "mixture"),
-        "motivation",
+        remark="On images unlike the rest of their batch, methods with batch statistics gain less than half of what"
+        " they gain on the rest, and in some pairs they fall below the unadapted network; MITA is no exception.",
         otherwise=("mita",),
     ),
-    Picture("scenarios", "Three scenarios", "Accuracy by method and stream.", ("mita",), "scenarios"),
-    Picture(
-        "outlier_ratio",
-        "From a rare outlier to half and half",
-        "Accuracy on the images of the first distribution against their share of the stream, and the time a batch"
-        " takes, on a machine with other work.",
-        ("sweep",),
-        "outlier_ratio",
+    "outlier_ratio": Origin(("sweep",), remark="The times are those of a machine that also did other work."),
+    "corruptions": Origin(("pure",), otherwise=("defaults",)),
+    "cost_seconds": Origin(("pure",), otherwise=("defaults",)),
+    "cost_gflops": Origin(("pure",), otherwise=("defaults",)),
+    "samples": Origin(
+        options=PICTURES,
+        remark="MITA adapted to gaussian noise. No sample looks like an image: a classifier does not learn what images"
+        " look like. Adaptation changes the energy of the samples: those of the source have lower energies than nearly"
+        " every image, those of the adapted networks have energies like images (see the energies of images).",
     ),
-    Picture(
-        "corruptions",
-        "Methods by corruptions",
-        "One corruption at a time.",
-        ("pure",),
-        "corruptions",
-        otherwise=("defaults",),
+    "image_changes": Origin(
+        options=PICTURES,
+        remark="MITA changes noise and the borders of blocks; blurred images and images of low contrast hardly change.",
     ),
-    Picture(
-        "over_time",
-        "Accuracy over a stream",
-        "Batch by batch, smoothed; methods far below the others are only noted.",
-        ("mita",),
-        "over_time",
+    "corrections": Origin(options=OUTLIERS),
+    "energies": Origin(
+        options=PICTURES,
+        remark="Under the source, its own samples are more likely than any image, and corrupted images are less likely"
+        " than clean ones. Under the adapted network, samples are not more likely than clean images, and adapted images"
+        " are more likely than clean ones.",
     ),
-    Picture(
-        "cost_seconds",
-        "Accuracy against time",
-        "The line joins those that nothing beats in both; their names are bold.",
-        ("pure",),
-        "cost_seconds",
-        otherwise=("defaults",),
-    ),
-    Picture(
-        "cost_gflops",
-        "Accuracy against arithmetic",
-        "The same, counted instead of timed.",
-        ("pure",),
-        "cost_gflops",
-        otherwise=("defaults",),
-    ),
-    Picture(
-        "samples",
-        "What the network takes for data",
-        "Langevin samples from the energy of the source network and of the two that MITA adapted to gaussian noise."
-        " None is a picture: a classifier never learnt what images look like. What adaptation changes is their energy:"
-        " the chains of the source end below nearly every image, those of the adapted networks among the images (see"
-        " the last figure).",
-        ("mita",),
-        "samples",
-        PICTURES,
-    ),
-    Picture(
-        "moves",
-        "What data adaptation does to an image",
-        "Original, adapted, and the difference, enlarged, for each corruption. What moves is noise and the borders of"
-        " blocks; images that are blurred or of low contrast hardly move.",
-        ("mita",),
-        "moves",
-        PICTURES,
-    ),
-    Picture(
-        "severities",
-        "Fifteen corruptions, five severities",
-        "And what data adaptation makes of each.",
-        ("mita",),
-        "severities",
-        PICTURES,
-    ),
-    Picture(
-        "corrections",
-        "Outliers put right",
-        "The baseline is wrong, MITA right: both answers and how sure they are.",
-        ("mita",),
-        "corrections",
-        OUTLIERS,
-    ),
-    Picture(
-        "energies",
-        "Energies",
-        "Of clean, corrupted, sampled and adapted images, before and after the network adapted; lines are means. To the"
-        " source, its own samples are likelier than any image, and corrupted images less likely than clean ones. To the"
-        " adapted network the samples are no likelier than clean images, and images that were moved are likelier than"
-        " these.",
-        ("mita",),
-        "energies",
-        PICTURES,
-    ),
-)
+}
+"""Figures that are not drawn from the default run, or that have a remark."""
+
+
+def origin_of(spec: FigureSpec) -> Origin:
+    """Return where a figure comes from; by default the run ``mita``."""
+    computed = spec.source in (NetworkAndImages, Predictions)
+    return ORIGINS.get(spec.name, Origin(options=PICTURES if computed else ()))
+
+
+def command_of(spec: FigureSpec) -> tuple[str, ...]:
+    """Return the command that draws a figure, without the folder to draw it into."""
+    origin = origin_of(spec)
+    return ("figures", *map(str, origin.folders), "--only", spec.name, *origin.options)
+
+
+def file_of(name: str) -> Path:
+    """Return the file of a picture of the page."""
+    return FOLDER / f"{name}.png"
 
 
 @dataclass(frozen=True)
@@ -191,11 +132,6 @@ class Screenshot:
     options: tuple[str, ...] = ()
     top: int = 0  # pixels of the page above it
 
-    @property
-    def file(self) -> Path:
-        """Where the page has it from."""
-        return FOLDER / f"{self.name}.png"
-
 
 SCREENSHOTS = (
     Screenshot("report_wide", "On a wide screen", 1280, 1600),
@@ -206,79 +142,81 @@ SCREENSHOTS = (
     Screenshot("report_phone", "On a phone", 390, 1400),
 )
 NARROWEST = 500
-"""Pixels: Chromium has no narrower window."""
+"""Width in pixels of the narrowest window of Chromium."""
 FRAME = '<iframe src="{}" width="{}" height="{}" style="border: 0"></iframe>'
 REPORT = ("report", str(RUNS / "mita"), "--out", "report.html")
 
 
 def midway(*arguments: str) -> bool:
-    """Run the command line in a process of its own, and tell whether it did what it was asked for."""
+    """Run the command line in its own process, and tell whether it succeeded."""
     return subprocess.run([sys.executable, "-c", PROGRAM, *arguments], check=False).returncode == 0
 
 
-def draw(picture: Picture) -> None:
-    """Draw one figure and keep its PNG; what its runs are not enough for is said and left out."""
-    with tempfile.TemporaryDirectory() as place:
-        midway(*picture.command, "--out", place)
-        drawn = Path(place) / f"{picture.figure}.png"
+def draw(spec: FigureSpec) -> None:
+    """Draw one figure and store its PNG."""
+    with tempfile.TemporaryDirectory() as folder:
+        midway(*command_of(spec), "--out", folder)
+        drawn = Path(folder) / f"{spec.name}.png"
         if drawn.exists():
-            shutil.copyfile(drawn, picture.file)
+            shutil.copyfile(drawn, file_of(spec.name))
 
 
 def photograph() -> None:
-    """Write the report of a stored run and take pictures of it."""
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    """Write the report of a stored run and take screenshots of it."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         raise SystemExit(f"Screenshots need a browser, one of {', '.join(BROWSERS)}; Debian: apt install chromium.")
-    with tempfile.TemporaryDirectory() as place:
-        page = Path(place) / "report.html"
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
         if not midway(*REPORT[:-1], str(page)):
-            raise SystemExit("there is no report to take pictures of.")
+            raise SystemExit("the report could not be written.")
         for shot in SCREENSHOTS:
-            common = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={place}/p")
+            common = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}/p")
             below = shot.top + shot.height
             size = f"--window-size={max(shot.width, NARROWEST)},{below}"
-            target = f"--screenshot={shot.file.resolve()}"
-            frame = Path(place) / "frame.html"  # the page in its own width, in a window that may be wider
+            target = f"--screenshot={file_of(shot.name).resolve()}"
+            frame = Path(folder) / "frame.html"  # the page at its own width, in a window that may be wider
             frame.write_text(f'<body style="margin: 0">{FRAME.format(page.name, shot.width, below)}</body>')
             subprocess.run([browser, *common, *shot.options, size, target, frame.as_uri()], check=True)
-            with Image.open(shot.file) as taken:
-                taken.crop((0, shot.top, shot.width, below)).save(shot.file)
+            with Image.open(file_of(shot.name)) as taken:
+                taken.crop((0, shot.top, shot.width, below)).save(file_of(shot.name))
 
 
-def section(picture: Picture) -> str:
+def section(spec: FigureSpec) -> str:
     """Return a figure as a section of the page."""
-    shown = picture.file.relative_to(PAGE.parent)
-    command = f"    midway {' '.join(picture.command)}"
-    return f"## {picture.title}\n\n{picture.says}\n\n![{picture.title}]({shown})\n\n{command}\n"
+    text = " ".join(filter(None, (spec.caption, origin_of(spec).remark)))
+    shown = file_of(spec.name).relative_to(PAGE.parent)
+    return f"## {spec.title}\n\n{text}\n\n![{spec.title}]({shown})\n\n    midway {' '.join(command_of(spec))}\n"
 
 
 def main() -> None:
-    """Draw what there is and write the page."""
+    """Draw the figures of finished runs and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", action="store_true", help="also those that need the network and images")
     parser.add_argument("--screenshots", action="store_true", help="also the report, in a browser")
-    parser.add_argument("--only", default="", help="draw these alone, with commas")
+    parser.add_argument("--only", default="", help="draw only these, separated by commas")
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     only = {name.strip() for name in options.only.split(",") if name.strip()}
-    for picture in GALLERY:
-        wanted = picture.name in only if only else options.pictures or not picture.options
-        if wanted and all(finished(folder.name) for folder in picture.folders):
-            draw(picture)
+    for spec in all_figures():
+        wanted = spec.name in only if only else options.pictures or not origin_of(spec).options
+        if wanted and all(finished(folder.name) for folder in origin_of(spec).folders):
+            draw(spec)
     if options.screenshots:
         photograph()
     PAGE.write_text(page(), encoding="utf-8")
 
 
 def page() -> str:
-    """Return the page about the figures there are."""
-    parts = [INTRODUCTION, *(section(picture) for picture in GALLERY if picture.file.exists())]
-    if shots := [shot for shot in SCREENSHOTS if shot.file.exists()]:
+    """Return the page with all figures that are drawn."""
+    parts = [INTRODUCTION, *(section(spec) for spec in all_figures() if file_of(spec.name).exists())]
+    if shots := [shot for shot in SCREENSHOTS if file_of(shot.name).exists()]:
         parts.append("## The report\n\n    midway " + " ".join(REPORT) + "\n")
-        parts.append("The pictures of it are taken by `python recipes/write_gallery.py --screenshots`.\n")
-        parts += [f"{shot.title}:\n\n![{shot.title}]({shot.file.relative_to(PAGE.parent)})\n" for shot in shots]
-    return "\n".join(parts)
+        parts.append("`python recipes/write_gallery.py --screenshots` takes its pictures.\n")
+        parts += [
+            f"{shot.title}:\n\n![{shot.title}]({file_of(shot.name).relative_to(PAGE.parent)})\n" for shot in shots
+        ]
+    return "\n".join([*parts, ADDING])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The results page is what its stored runs say."""
+"""The results page follows from its stored runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import write_results
 
 from midway.bench import Grid, read_records
 from midway.bench.plan_file import read_plan
-from midway.report.tables import Cell, Column, Table
+from midway.report import Column, Frame, Row, Table, Value
+from midway.streams import Scenario
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
 
@@ -60,12 +61,10 @@ def test_the_gallery_is_made_from_the_stored_figures(monkeypatch: pytest.MonkeyP
 
 
 def test_means_are_over_the_seeds_that_all_have() -> None:
-    numbers = [
-        write_results.Measured("a", "pure:fog", "fog", 1.0, seed=0),
-        write_results.Measured("a", "pure:fog", "fog", 2.0, seed=1),
-        write_results.Measured("b", "pure:fog", "fog", 3.0, seed=1),
-    ]
-    assert [number.seed for number in write_results.complete(numbers)] == [1, 1]
+    fog = Scenario.parse("pure:fog")
+    rows = (Row("a", fog, "fog", 0, "accuracy", 1.0), Row("a", fog, "fog", 1, "accuracy", 2.0))
+    rows += (Row("b", fog, "fog", 1, "accuracy", 3.0),)
+    assert [row.seed for row in write_results.complete_seeds(Frame(rows))] == [1, 1]
 
 
 def test_shares_of_the_filters() -> None:
@@ -77,29 +76,26 @@ def test_shares_of_the_filters() -> None:
         assert record.result is not None
         if record.cell.label == "eata":
             share = 100 * record.result.diagnostics["selected"] / record.result.images
-            heading = record.cell.scenario.replace(":", ": ").replace("_", " ")
+            heading = str(record.cell.scenario).replace(":", ": ").replace("_", " ")
             assert f"| {heading} | {share:.1f} | - |" in table
             assert 1 < share < 99, "a filter that passes nothing or everything is none"
 
 
 def test_where_mita_is_best_by_hand() -> None:
-    columns = [
-        Column(stream, group, None, kind)
-        for stream, group in (("outlier:fog/snow@0.1", "fog"), ("mixture:fog/snow@0.5", "fog"), ("pure:all", "mCE"))
-        for kind in ("ours", "paper")
-    ]
+    scenarios = (Scenario.parse("outlier:fog/snow@0.1"), Scenario.parse("mixture:fog/snow@0.5"), None)
+    columns = [Column(scenario, "fog", origin=origin) for scenario in scenarios for origin in ("ours", "paper")]
 
-    def row(*best: bool) -> tuple[Cell, ...]:
-        return tuple(Cell(1.0, best=flag) for flag in best)
+    def values(*best: bool) -> tuple[Value, ...]:
+        return tuple(Value(1.0, best=flag) for flag in best)
 
-    rows = (("mita", row(False, True, True, True, True, True)), ("tent", row(True, False, False, False, False, False)))
-    assert write_results.where_best(Table("", tuple(columns), rows)) == (
-        "Alone or level, MITA is best in 1 of 2 places; of these methods the paper has it best in 2, "
-        "of which here in 1, and not in fog of the outlier fog / snow."
+    rows = (("mita", values(False, True, True, True, True, True)), ("tent", values(True, *[False] * 5)))
+    assert write_results.best_sentence(Table("", tuple(columns), rows)) == (
+        "MITA is best, alone or tied, in 1 of 2 columns; in the paper it is best of these methods in 2, "
+        "1 of them shared; not shared: fog of the outlier fog / snow."
     )
-    ours = tuple(column for column in columns if column.kind == "ours")
-    alone = Table("", ours, (("mita", row(True, False, True)),))
-    assert write_results.where_best(alone) == "Alone or level, MITA is best in 1 of 2 places."
+    ours = tuple(column for column in columns if column.origin == "ours")
+    alone = Table("", ours, (("mita", values(True, False, True)),))
+    assert write_results.best_sentence(alone) == "MITA is best, alone or tied, in 1 of 2 columns."
 
 
 def test_verdicts_leave_numbers_to_the_tables() -> None:
@@ -108,7 +104,7 @@ def test_verdicts_leave_numbers_to_the_tables() -> None:
 
 
 def test_costs_by_hand() -> None:
-    records = [record for record in read_records(FOLDER / "defaults") if record.cell.scenario == "pure:fog"]
+    records = [record for record in read_records(FOLDER / "defaults") if str(record.cell.scenario) == "pure:fog"]
     lines = write_results.costs_table(records).splitlines()
     (source,) = (line for line in lines if line.startswith("| source |"))
     seconds = next(r.result.seconds_per_batch for r in records if r.result is not None and r.cell.label == "source")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import write_tuning
 
 from midway.data import corruption_names
+from midway.streams import Scenario
 from midway.tune import StudyResult, TrialRecord
 
 
@@ -40,7 +41,7 @@ def test_tables_by_hand() -> None:
     assert write_tuning.search_table([study]).splitlines()[2] == (
         "| TENT | 3 | 1 | 3 | 70.00 | 71.50 | +1.50 | `lr=0.0025` |"
     )
-    streams = ("pure:fog", "pure:snow", "pure:frost")
+    streams = [Scenario.parse(text) for text in ("pure:fog", "pure:snow", "pure:frost")]
     defaults = {("source", stream): 50.0 for stream in streams}
     defaults |= {("tent", stream): value for stream, value in zip(streams, (60.0, 61.0, 62.0), strict=True)}
     tuned = {("tent", stream): value for stream, value in zip(streams, (61.5, 61.0, 61.0), strict=True)}
@@ -50,4 +51,9 @@ def test_tables_by_hand() -> None:
         "| Source | 50.00 | 50.00 | +0.00 | 0 | 0 |",
         "| TENT | 61.00 | 61.17 | +0.17 | 1 | 1 |",
     ]
-    assert write_tuning.gain_table([study], defaults, {**tuned, ("tent", "pure:glass_blur"): 1.0}).count("\n") == 2
+    assert (
+        write_tuning.gain_table([study], defaults, {**tuned, ("tent", Scenario.parse("pure:glass_blur")): 1.0}).count(
+            "\n"
+        )
+        == 2
+    )

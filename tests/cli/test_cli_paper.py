@@ -22,7 +22,15 @@ SMALL = ["--methods", "bn", "--images", "200"]
 def numbers(folder: Path) -> dict[tuple[str, str, str, str], float]:
     with (folder / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
-    return {(row["method"], row["stream"], row["group"], row["kind"]): float(row["value"]) for row in rows}
+    return {
+        (
+            row["label"],
+            row["scenario"] or row["group"],
+            row["group"] if row["scenario"] else row["metric"],
+            row["origin"],
+        ): float(row["value"])
+        for row in rows
+    }
 
 
 def test_every_table_of_the_paper_is_a_word() -> None:
@@ -48,7 +56,7 @@ def test_ours_beside_the_papers_and_again_from_the_store(tmp_path: Path) -> None
     assert "REDUCED" not in answer.output
     assert {path.suffix for path in tmp_path.glob("table.*")} == {".md", ".csv", ".tex", ".json"}
     again = runner.invoke(app, command, env=WIDE)
-    assert "2 cells are finished already" in again.output
+    assert "2 cells are already finished" in again.output
     assert numbers(tmp_path) == found
 
 
@@ -59,11 +67,11 @@ def test_a_budget_takes_fewer_images_and_says_so(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     shown = " ".join(answer.output.split())
     assert "40 images REDUCED to fit 0.0001s" in shown
-    assert "left out: bn, 40 images of it would take about" in shown
+    assert "left out: bn, 40 images would take about" in shown
     assert {record.cell.images for record in read_records(tmp_path)} == {40}
     same = runner.invoke(app, command, env=WIDE)
-    assert "1 cells are finished already" in same.output
-    assert "left out: bn, 40 images of it would take about" in " ".join(same.output.split()), "and what it left out"
+    assert "1 cells are already finished" in same.output
+    assert "left out: bn, 40 images would take about" in " ".join(same.output.split()), "and what it left out"
     again = runner.invoke(app, [*command[:-4], "--budget", "1h", "--out", str(tmp_path)], env=WIDE)
     assert {record.cell.images for record in read_records(tmp_path)} == {40}, "a run keeps the images it began with"
     assert "[1/1] bn on pure:fog, seed 0" in again.output
@@ -78,7 +86,7 @@ def test_a_budget_for_everything_runs_nothing_again(tmp_path: Path) -> None:
     command = ["paper", "pure", *own, "--batch-size", "10", "--out", str(tmp_path / "out")]
     assert runner.invoke(app, command, env=WIDE).exit_code == 0
     again = runner.invoke(app, [*command, "--budget", "1h"], env=WIDE)
-    assert "2 cells are finished already" in again.output, again.output
+    assert "2 cells are already finished" in again.output, again.output
     assert len(read_records(tmp_path / "out")) == 2
 
 
@@ -88,8 +96,8 @@ def test_seeds_give_means_with_their_spread(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     table = json.loads((tmp_path / "table.json").read_text())[0]
     measured = [r.result.accuracy for r in read_records(tmp_path) if r.result is not None and r.cell.label == "bn"]
-    cell = next(row for row in table["rows"] if row["method"] == "bn")["cells"][0]
-    assert cell["value"] == sum(measured) / 2
+    cell = next(row for row in table["rows"] if row["label"] == "bn")["values"][0]
+    assert cell["mean"] == sum(measured) / 2
     assert cell["spread"] == pytest.approx(abs(measured[0] - measured[1]) / 2**0.5)
     assert "mean ± standard deviation over 2 seeds" in table["notes"]
 
@@ -112,7 +120,7 @@ def test_mistakes_are_named_before_any_work(tmp_path: Path) -> None:
     for options, message in (
         (["pure", "--methods", "tnet"], "unknown row of the pure table 'tnet': did you mean 'tent'"),
         (["mixture", "--shifts", "fog/snow"], "unknown column of the mixture table 'fog/snow'"),
-        (["pure", "--budget", "soon"], "'soon' is no duration"),
+        (["pure", "--budget", "soon"], "'soon' is not a duration"),
         (["pure", "--data", "cifar10-mega"], "unknown data set 'cifar10-mega'"),
     ):
         answer = runner.invoke(app, ["paper", *options, "--out", str(tmp_path)])

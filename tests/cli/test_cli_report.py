@@ -1,18 +1,17 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from midway.bench import Comparison, Result, read_records
-from midway.bench.outcome import Outcome
-from midway.bench.work import work
+from midway.bench import Record, read_records, run_cell
 from midway.cli import app
-from midway.report.figures import stored_figures
-from midway.report.figures.corrections import stored_corrections
-from midway.report.stored_run import read_run
+from midway.report import group_records
+from midway.report.figures import Predictions
+from midway.report.figures.corrections import corrections_of
 
 runner = CliRunner()
 OUTLIERS = "outlier:glass_blur/gaussian_noise@0.25"
@@ -43,17 +42,29 @@ def test_report_again_and_elsewhere(run_folder: Path, tmp_path: Path) -> None:
     assert "<h1>x</h1>" in (tmp_path / "page.html").read_text()
 
 
-def test_two_runs_side_by_side(run_folder: Path, tmp_path: Path) -> None:
-    (stored,) = read_run(run_folder).comparisons
-    (tmp_path / "later").mkdir()
-    later = Comparison(stored.title, "midway demo", stored.settings | {"seeds": [1]}, stored.results[:1])
-    later.save(tmp_path / "later" / "results.json")
-    answer = runner.invoke(app, ["report", str(run_folder), str(tmp_path / "later")])
+def test_two_runs_are_compared(run_folder: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    shutil.copytree(run_folder, later)
+    lines = (later / "results.jsonl").read_text().splitlines(keepends=True)
+    (later / "results.jsonl").write_text(next(line for line in lines if '"label": "source"' in line))
+    answer = runner.invoke(app, ["report", str(run_folder), str(later)])
     assert answer.exit_code == 0, answer.output
-    text = (tmp_path / "later" / "report_against_x.html").read_text()
+    text = (later / "report_against_x.html").read_text()
     assert "<h1>later against x</h1>" in text
     assert "<b>later</b> is level with <b>x</b>, mean over 1 results" in text
     assert "Only x has BN." in text
+
+
+def test_tables_of_other_metrics_are_printed_and_written(run_folder: Path, tmp_path: Path) -> None:
+    options = ["--metric", "nll", "--metric", "calibration_error", "--table", str(tmp_path / "table.md")]
+    answer = runner.invoke(app, ["report", str(run_folder), *options, "--out", str(tmp_path / "page.html")])
+    assert answer.exit_code == 0, answer.output
+    assert "NLL" in answer.output
+    heading = (tmp_path / "table.md").read_text().splitlines()[2]
+    assert "pure: fog, NLL (80)" in heading
+    assert "pure: fog, calibration error (80)" in heading
+    wrong = runner.invoke(app, ["report", str(run_folder), "--table", str(tmp_path / "table.xls")])
+    assert "unknown table format '.xls'" in str(wrong.exception)
 
 
 def test_figures_of_a_run(run_folder: Path, tmp_path: Path) -> None:
@@ -67,35 +78,24 @@ def test_figures_of_a_run(run_folder: Path, tmp_path: Path) -> None:
     asked = runner.invoke(app, ["figures", str(run_folder), "--only", "samples,corruptions,over_time"])
     assert asked.exit_code == 1
     assert str(asked.exception).splitlines() == [
-        "samples: computed from the network and images, ask for it with --pictures.",
-        "corruptions needs two pure streams or more. A run that has them: midway run --scenarios pure:fog,pure:snow",
+        "samples is computed from the network and images: add --pictures.",
+        "corruptions requires two pure streams or more, as in: midway run --scenarios pure:fog,pure:snow.",
     ]
     nothing = runner.invoke(app, ["figures", str(tmp_path)])
     assert "holds no results" in str(nothing.exception)
 
 
-def test_figures_of_several_runs_with_two_settings_under_one_label(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_of_several_runs_with_two_settings_under_one_label(tmp_path: Path) -> None:
     for name, scenario, lr in (("a", "pure:fog", "1e-3"), ("b", "pure:snow", "1e-4")):
         methods = f'source,tent(lr={lr}, label="tent")'
         small = ["--images", "40", "--batch-sizes", "20", "--jobs", "1", "--out", str(tmp_path / name)]
         answer = runner.invoke(app, ["run", "--methods", methods, "--scenarios", scenario, *small])
         assert answer.exit_code == 0, answer.output
-    seen: list[Comparison] = []
-    draw = stored_figures
-
-    def look(comparison: Comparison, **options: Any) -> Any:
-        seen.append(comparison)
-        return draw(comparison, **options)
-
-    monkeypatch.setattr("midway.report.figures.stored_figures", look)
-    both = [str(tmp_path / "a"), str(tmp_path / "b")]
-    answer = runner.invoke(app, ["figures", *both, "--only", "corruptions"])
+    answer = runner.invoke(app, ["figures", str(tmp_path / "a"), str(tmp_path / "b"), "--only", "corruptions"])
     assert answer.exit_code == 0, answer.output
     assert (tmp_path / "a" / "figures" / "corruptions.png").exists()
-    labels = {(result.label, result.stream) for comparison in seen for result in comparison.results}
-    assert labels == {
+    (comparison,) = group_records([*read_records(tmp_path / "a"), *read_records(tmp_path / "b")])
+    assert {(row.label, str(row.scenario)) for row in comparison.frame} == {
         ("source", "pure:fog"),
         ("source", "pure:snow"),
         ("tent (lr=0.001)", "pure:fog"),
@@ -111,7 +111,7 @@ def test_corrections_of_chosen_methods(run_folder: Path, tmp_path: Path) -> None
     small = ["--pictures", "--images", "8", "--batch-size", "8"]
     none = runner.invoke(app, ["figures", str(run_folder), *options, "--method", "source", *small])
     assert none.exit_code == 1
-    assert str(none.exception).startswith("corrections: no outlier that source has wrong and source right")
+    assert str(none.exception).startswith("corrections requires an outlier that the baseline misclassifies")
 
 
 def test_pictures_are_computed_on_request(run_folder: Path, tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_pictures_are_computed_on_request(run_folder: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("pair", "said"),
     [
-        ("fog", "'fog' is no pair: write it like glass_blur/gaussian_noise."),
-        ("fog/snow/frost", "'fog/snow/frost' is no pair"),
+        ("fog", "'fog' is not a pair: write it like glass_blur/gaussian_noise."),
+        ("fog/snow/frost", "'fog/snow/frost' is not a pair"),
         ("fog/snoww", "unknown corruption 'snoww': did you mean 'snow'"),
     ],
 )
@@ -137,22 +137,14 @@ def test_what_is_no_pair_is_said(run_folder: Path, tmp_path: Path, pair: str, sa
 
 def test_corrections_come_from_kept_answers(run_folder: Path) -> None:
     records = read_records(run_folder)
-    found = stored_corrections(run_folder, records, baseline="source", method="bn")
+    found = corrections_of(Predictions([(run_folder, records)], "source", "bn"))
     assert found is not None
-    assert (found.stream, found.group, found.images) == (OUTLIERS, "glass_blur", 20)
+    assert (found.group, found.images) == ("glass_blur", 20)
     accuracy = {
-        r.cell.label: r.result.by_group["glass_blur"] for r in records if r.result and r.cell.scenario == OUTLIERS
+        r.cell.label: r.result.by_group["glass_blur"] for r in records if r.result and str(r.cell.scenario) == OUTLIERS
     }
     assert 100 * (found.corrected - found.spoiled) / 20 == pytest.approx(accuracy["bn"] - accuracy["source"])
-    assert stored_corrections(run_folder, records, baseline="tent") is None
-
-
-def test_a_demo_can_be_reported_again(tmp_path: Path) -> None:
-    result = Result("bn", "bn", {}, "pure:fog", 4, 75.0, {"fog": 75.0}, {"fog": 4}, (70.0, 80.0), 0.125)
-    Comparison("Fog", "midway demo --seed 3", {}, (result,)).save(tmp_path / "results.json")
-    answer = runner.invoke(app, ["report", str(tmp_path)])
-    assert answer.exit_code == 0, answer.output
-    assert "midway demo --seed 3" in (tmp_path / "report.html").read_text()
+    assert corrections_of(Predictions([(run_folder, records)], "tent", "mita")) is None
 
 
 @pytest.mark.parametrize(
@@ -165,12 +157,12 @@ def test_a_demo_can_be_reported_again(tmp_path: Path) -> None:
 def test_what_an_interrupted_command_has_stored_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    def interrupted(cell: Any, *arguments: Any, **settings: Any) -> Outcome:
+    def interrupted(cell: Any, *arguments: Any, **settings: Any) -> Record:
         if cell.method == "bn":
             raise KeyboardInterrupt
-        return work(cell, *arguments, **settings)
+        return run_cell(cell, *arguments, **settings)
 
-    monkeypatch.setattr("midway.bench.engines.local.work", interrupted)
+    monkeypatch.setattr("midway.bench.engines.base.run_cell", interrupted)
     answer = runner.invoke(app, [*command, "--images", "8", "--jobs", "1", "--out", str(tmp_path)])
     assert answer.exit_code == 130, answer.output
     assert f"Report: {tmp_path / 'report.html'}" in answer.output.replace("\n", "")

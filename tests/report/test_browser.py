@@ -11,9 +11,9 @@ import browser as driver
 import pytest
 from PIL import Image
 
-from midway.bench import Comparison, Result
-from midway.report import write_report
-from midway.report.stored_run import StoredRun
+from midway.bench import Record
+from midway.report import Comparison, StoredRun, group_records, stored_run, write_report
+from midway.tune import StudyResult, TrialRecord
 
 HOSTILE = """</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">"><b onclick=alert(1)>"""
 RATIOS = (0.005, 0.05, 0.5)
@@ -29,21 +29,21 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(made: Callable[..., Result], tmp_path: Path) -> Path:
-    results = []
-    for place, label in enumerate(("source", "tent", "mita", HOSTILE)):
-        method = label if label != HOSTILE else "tent"
-        fog, snow = 60.0 + 5 * place, 50.0 - place
-        common = {"method": method, "seconds_per_batch": 0.1 * 3**place}
-        results += [
+def page(made: Callable[..., Record], tmp_path: Path) -> Path:
+    records = []
+    for index, label in enumerate(("source", "tent", "mita", HOSTILE)):
+        hostile = {"method": "tent", "settings": {"lr": 1.0}} if label == HOSTILE else {}
+        fog, snow = 60.0 + 5 * index, 50.0 - index
+        common: dict[str, Any] = {"seconds_per_batch": 0.1 * 3**index, **hostile}
+        records += [
             made(label, "pure:fog", fog, batch_accuracies=(fog - 2, fog, fog + 2), **common),
             made(label, "pure:snow", snow, batch_accuracies=(snow, snow, snow), **common),
         ]
-        results += [made(label, f"mixture:fog/snow@{r}", 40 + 20 * r, 60.0, 55.0, **common) for r in RATIOS]
+        records += [made(label, f"mixture:fog/snow@{r}", 40 + 20 * r, 60.0, 55.0, **common) for r in RATIOS]
     (tmp_path / "figures").mkdir()
-    Image.new("RGB", (600, 400), "red").save(tmp_path / "figures" / "moves.png")
-    comparison = Comparison("A comparison", "midway run", {"network": HOSTILE}, tuple(results))
-    return write_report(StoredRun(HOSTILE, tmp_path, (comparison,)), tmp_path / "report.html")
+    Image.new("RGB", (600, 400), "red").save(tmp_path / "figures" / "motivation.png")
+    records = [replace(record, environment={"cpu": HOSTILE}) for record in records]
+    return write_report(stored_run(HOSTILE, records, folder=tmp_path), tmp_path / "report.html")
 
 
 ACCURACIES = "document.querySelector('.block table.sortable')"
@@ -252,10 +252,10 @@ def test_a_picture_opens_at_its_own_size_on_a_phone(browser: Any, page: Path) ->
 
 
 @pytest.fixture
-def two_comparisons(made: Callable[..., Result]) -> tuple[Comparison, ...]:
+def two_comparisons(made: Callable[..., Record]) -> tuple[Comparison, ...]:
     def of(title: str, gain: float) -> Comparison:
-        rows = [made(label, "pure:fog", 60.0 + gain + place) for place, label in enumerate(("source", "mita"))]
-        return Comparison(title, f"midway run {title}", {"network": title}, tuple(rows))
+        rows = [made(label, "pure:fog", 60.0 + gain + index) for index, label in enumerate(("source", "mita"))]
+        return replace(group_records(rows)[0], title=title, settings={"network": title})
 
     return of("a net", 0.0), of("another net", 5.0)
 
@@ -303,3 +303,19 @@ def test_the_theme_switches(browser: Any, page: Path) -> None:
         browser.evaluate("document.getElementById('theme').click()")
         colours.append(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert colours == ["rgb(255, 255, 255)", "rgb(21, 23, 27)", "rgb(255, 255, 255)"]  # light, dark, the system's
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_the_page_of_a_search(browser: Any, tmp_path: Path, width: int) -> None:
+    trials = tuple(TrialRecord(n, "complete", {"lr": n}, 70.0 + n % 3, seconds=1.0) for n in range(6))
+    found = StudyResult("tent", "tent-0", {}, {"lr": 0}, trials, {"lr": 1.0}, "midway tune tent")
+    run = StoredRun("search", None, (), search=found)
+    browser.open(write_report(run, tmp_path / "report.html"), width=width)
+    assert browser.evaluate("document.querySelectorAll('#search .canvas svg').length") == 2
+    assert (
+        browser.evaluate("document.querySelectorAll('#search .canvas svg')[0].querySelectorAll('circle').length") == 6
+    )
+    assert shown(browser, "#search .legend")
+    assert browser.evaluate("document.querySelector('.legend').textContent") == "completebest so fardefaults"
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.errors == []

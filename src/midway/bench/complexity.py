@@ -52,7 +52,8 @@ def _settings(row: paper.Complexity) -> dict[str, int]:
         return {"views": row.views}
     if row.langevin_steps is None:
         return {}
-    once = {"predictor_steps": 1, "data_model_steps": 1, "data_steps": 1}  # N = N~ = Td = 1 fits the paper's numbers
+    # N = N~ = Td = 1 agrees with the paper's numbers
+    once = {"predictor_steps": 1, "data_model_steps": 1, "data_steps": 1}
     return {"langevin_steps": row.langevin_steps, "shared_pass": False, **(once if row.method == "mita" else {})}
 
 

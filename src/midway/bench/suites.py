@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from midway.bench import paper
 from midway.bench.entries import Entry
@@ -57,8 +57,8 @@ def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
     for label in only:
         if label not in labels:
             raise ValueError(unknown(f"row of the {name} table", label, labels))
-    kept = tuple(entry for entry in whole.entries if not only or entry.label in ("source", *only))
-    return Suite(whole.name, whole.title, kept, whole.scenarios)
+    entries = tuple(entry for entry in whole.entries if not only or entry.label in ("source", *only))
+    return replace(whole, entries=entries)
 
 
 def equal_budget_tea() -> Entry:
@@ -101,7 +101,7 @@ def _outlier() -> Suite:
 
 def _mixture() -> Suite:
     streams = tuple(Scenario("mixture", pair, 0.5) for pair in paper.PAIRS)
-    return Suite("mixture", "Mixtures: two distributions, half and half", compared(), streams)
+    return Suite("mixture", "Mixtures: two distributions in equal shares", compared(), streams)
 
 
 def _pure() -> Suite:
@@ -111,7 +111,7 @@ def _pure() -> Suite:
 
 def _sweep() -> Suite:
     streams = tuple(Scenario("mixture", pair, ratio) for pair in paper.PAIRS for ratio in paper.RATIOS)
-    return Suite("sweep", "Sweep: from a rare outlier to half and half", compared(without=["memo"]), streams)
+    return Suite("sweep", "Sweep: from rare outliers to equal shares", compared(without=["memo"]), streams)
 
 
 def _ablation() -> Suite:

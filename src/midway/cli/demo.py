@@ -43,17 +43,16 @@ def demo(
         tally = run_into(console, grid.cells(), store, engine)
         records = stored(store, grid.cells())
     if tally is not None and any(entry.name == "mita" for entry in grid.methods):
-        _draw_moves(out, seed)
+        _draw_image_changes(out, seed)
     show_results(console, out, records, tally, left_out=fitted.left_out)
 
 
-def _draw_moves(out: Path, seed: int) -> None:
-    """Draw what MITA does to one image under each corruption; a small batch is enough."""
+def _draw_image_changes(out: Path, seed: int) -> None:
+    """Draw what MITA changes in one image under each corruption; a small batch is enough."""
     from midway.data import load
     from midway.models import load as load_model
-    from midway.report.figures import save
-    from midway.report.figures.pictures import Setting, picture_figures
+    from midway.report.figures import NetworkAndImages, draw_figures, save
 
-    setting = Setting(load_model(NETWORK).eval(), load(DATA).first(20), batch_size=20, image=3, seed=seed)
-    for name, figure in picture_figures(setting, only=["moves"]):
+    given = NetworkAndImages(load_model(NETWORK).eval(), load(DATA).first(20), batch_size=20, image=3, seed=seed)
+    for name, figure in draw_figures(given, only=["image_changes"]):
         save(figure, out / "figures" / name)

@@ -1,9 +1,7 @@
-"""`midway paper`: the MITA paper's tables, ours beside its own."""
+"""`midway paper`: the tables of the MITA paper, ours beside the paper's."""
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -13,23 +11,23 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-import midway
-from midway.bench import Grid, LocalEngine, Record, Store, paper, run
+from midway import data as datasets
+from midway.bench import Grid, LocalEngine, Record, Store, paper
 from midway.bench.budget import Fit, fit_grid, read_duration
 from midway.bench.complexity import measure_complexity
 from midway.bench.networks import load_network
-from midway.bench.resources import ResourceCache, check_data
 from midway.bench.suites import Suite, suite
-from midway.cli.progress import ProgressLine, RunProgress
-from midway.cli.report import report_records
-from midway.cli.run import check_device, stored
+from midway.cli.progress import ProgressLine
+from midway.cli.report import print_table, report_records
+from midway.cli.run import check_device, command_line, run_into, stored
 from midway.cli.terminal import terminal
-from midway.report import to_rich
-from midway.report.common_seeds import UNEQUAL, common_seeds
-from midway.report.exports import FORMATS, export
-from midway.report.paper_tables import comparison_table, complexity_table, measured, standing
-from midway.report.side_by_side import fit_width, split_columns
-from midway.report.tables import Table
+from midway.metrics import METRICS
+from midway.report import Table, export, frame
+from midway.report.paper import complexity_table
+from midway.report.paper import paper_table as compare_with_paper
+from midway.report.ranking import versus_best
+from midway.report.render import FORMATS
+from midway.streams import pure
 from midway.suggest import unknown
 
 
@@ -47,44 +45,48 @@ class Which(StrEnum):
 def paper_table(
     table: Annotated[Which, typer.Argument(help="Which table of the paper.")],
     data: Annotated[str, typer.Option(help="Data set, see `midway data ls`.")] = "cifar10-mini",
-    root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: the usual place).")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: in the data home).")] = None,
     network: Annotated[
         str, typer.Option(help="Network: a name, a checkpoint, architecture@checkpoint, or an untrained architecture.")
     ] = "wrn16_2.cifar10",
-    methods: Annotated[str, typer.Option(help="Rows to run besides Source, with commas (default: all).")] = "",
+    methods: Annotated[str, typer.Option(help="Rows besides Source, separated by commas (default: all).")] = "",
     shifts: Annotated[
-        str, typer.Option(help="Columns to run: corruptions or pairs a/b, with commas (default: all).")
+        str, typer.Option(help="Columns: corruptions or pairs a/b, separated by commas (default: all).")
     ] = "",
-    images: Annotated[int | None, typer.Option(min=1, help="How many images of the set (default: all).")] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="Number of images of the data set (default: all).")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, with seeds 0, 1, ...")] = 1,
-    batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images a batch.")] = 200,
+    batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images per batch.")] = 200,
     budget: Annotated[
         str,
-        typer.Option(help="Time there is, such as 30m: fewer images before fewer rows, never without Source and MITA."),
+        typer.Option(help="Time, such as 30m: fewer images before fewer rows, always with Source and MITA."),
     ] = "",
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    threads: Annotated[int, typer.Option(min=1, help="Threads a cell uses.")] = 1,
-    jobs: Annotated[int, typer.Option(min=1, help="Cells to run at a time.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads per cell.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric of the table, see `midway list metrics`; may be repeated.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results (default: runs/paper/TABLE).")] = None,
 ) -> None:
-    """Run a table of the MITA paper and print our numbers beside its own, with the difference.
+    """Run a table of the MITA paper and print our numbers beside the paper's, with the difference.
 
-    The same command goes on where it was stopped.
+    The same command continues a run that was stopped.
     """
     console = terminal()
     folder = out or Path("runs/paper") / table
-    rows = [label.strip() for label in methods.split(",") if label.strip()]
+    rows, columns = ([part.strip() for part in text.split(",") if part.strip()] for text in (methods, shifts))
     if table is Which.complexity:
         given = {"shifts": bool(shifts), "seeds": seeds != 1, "budget": bool(budget), "jobs": jobs != 1}
         given |= {"precision": precision != "float32", "device": device != "auto", "threads": threads != 1}
-        if strange := [f"--{name}" for name, is_given in given.items() if is_given]:
-            raise ValueError(f"{', '.join(strange)}: the complexity table is of one batch on one core, leave it out.")
-        folder.mkdir(parents=True, exist_ok=True)  # what cannot be written to is better known before than after
-        made = _complexity(console, data, root, network, rows, images or batch_size)
-        _show(console, made, folder)
+        if unused := [f"--{name}" for name, is_given in given.items() if is_given]:
+            raise ValueError(f"{', '.join(unused)}: the complexity table is of one batch on one core, leave it out.")
+        folder.mkdir(parents=True, exist_ok=True)  # an error here comes before the work
+        _show(console, _complexity(console, data, root, network, rows, images or batch_size), folder)
         return
-    chosen = _only_shifts(suite(table, only=rows), [text.strip() for text in shifts.split(",") if text.strip()])
+    for name in metric or ():
+        _ = METRICS[name]  # raises if it is unknown
+    chosen = _only_shifts(suite(table, only=rows), columns)
     grid = Grid(
         methods=chosen.entries,
         networks=(network,),
@@ -98,82 +100,62 @@ def paper_table(
         device=device,
         threads=threads,
     )
-    stopped = False
     engine = LocalEngine(jobs=jobs)
     check_device(grid.cells(), engine)
+    fitted = None
     with Store(folder) as store:
-        fitted = None
         if budget:
+            seconds = read_duration(budget)
             console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
-            grid, fitted = fit_grid(grid, store, read_duration(budget), jobs=jobs, resources=engine.resources)
-        cells = grid.cells()
-        left = [cell for cell in cells if not store.has(cell)]
-        check_data(left, engine.resources or ResourceCache(), load_pixels=engine.resources is not None)
-        try:
-            with RunProgress(console, jobs) as progress:
-                run(cells, store, engine, command=_command(), watcher=progress)
-        except KeyboardInterrupt:
-            console.print("Stopped. The same command goes on from here; this is what there is so far.")
-            stopped = True
-        records = stored(store, cells)
-    made = _table(chosen, records, data=data, network=network, budget=budget, fitted=fitted)
-    _show(console, made, folder)
-    report_records(console, folder, records, command=_command())
-    numbers = [number for record in records if record.result is not None for number in measured(record.result)]
-    for part, comparison in standing(numbers).items():
+            grid, fitted = fit_grid(grid, store, seconds, jobs=jobs, resources=engine.resources)
+        tally = run_into(console, grid.cells(), store, engine)
+        records = stored(store, grid.cells())
+    title = f"{chosen.title}. {network} on {data}"
+    _show(console, _table(title, records, paper.comparable(data), metric or ("accuracy",), budget, fitted), folder)
+    report_records(console, folder, records, command=command_line(), left_out=fitted.left_out if fitted else None)
+    for part, comparison in versus_best(frame(records)).items():
         console.print(f"mita on {part}: {comparison}", highlight=False)
-    if stopped or any(record.failure for record in records):
-        raise typer.Exit(130 if stopped else 1)
+    if tally is None or any(record.failure for record in records):
+        raise typer.Exit(130 if tally is None else 1)
 
 
 def _only_shifts(whole: Suite, wanted: Sequence[str]) -> Suite:
-    """Keep the streams of these corruptions or pairs."""
+    """Return the suite with the streams of these corruptions or pairs."""
     known = {"/".join(scenario.shifts) for scenario in whole.scenarios}
     for text in wanted:
         if text not in known:
             raise ValueError(unknown(f"column of the {whole.name} table", text, sorted(known)))
-    kept = tuple(scenario for scenario in whole.scenarios if not wanted or "/".join(scenario.shifts) in wanted)
-    return replace(whole, scenarios=kept)
+    scenarios = [scenario for scenario in whole.scenarios if not wanted or "/".join(scenario.shifts) in wanted]
+    return replace(whole, scenarios=tuple(scenarios))
 
 
 def _table(
-    chosen: Suite, records: Sequence[Record], *, data: str, network: str, budget: str, fitted: Fit | None
+    title: str, records: Sequence[Record], data: str | None, metrics: Sequence[str], budget: str, fitted: Fit | None
 ) -> Table:
-    results = [record.result for record in records if record.result is not None]
-    equal = common_seeds(results)
-    numbers = [number for result in equal for number in measured(result)]
-    images = {record.result.images for record in records if record.result is not None}
-    counted = " to ".join(f"{count:,}" for count in sorted({min(images), max(images)})) if images else "no"
+    counts = {record.result.images for record in records if record.result is not None}
+    images = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)})) if counts else "no"
     reduced = f" REDUCED to fit {budget}" if fitted is not None and fitted.reduced else ""
-    title = f"{chosen.title}. {network} on {data}, {counted} images{reduced} (the paper: WRN-28-10, 10,000)"
     left_out = fitted.left_out if fitted is not None else {}
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
-    notes += [UNEQUAL] if len(equal) < len(results) else []
     notes += [f"failed: {record.cell}: {record.failure.error}" for record in records if record.failure is not None]
-    return comparison_table(title, numbers, data=paper.comparable(data), notes=notes)
+    full_title = f"{title}, {images} images{reduced} (the paper: WRN-28-10, 10,000)"
+    return compare_with_paper(frame(records), data=data, title=full_title, notes=notes, metrics=metrics)
 
 
 def _complexity(
     console: Console, data: str, root: Path | None, network: str, rows: Sequence[str], images: int
 ) -> Table:
-    loaded = midway.data.load(data, root)
+    loaded = datasets.load(data, root)
     classifier = load_network(network, len(loaded.class_names))
-    stream = midway.streams.pure(loaded.first(images), "gaussian_noise", batch_size=images)
-    batch = next(iter(stream)).images
+    batch = next(iter(pure(loaded.first(images), "gaussian_noise", batch_size=images))).images
     with ProgressLine(console) as progress:
         lines = measure_complexity(classifier, batch, only=rows, repeats=0, on_entry=progress)
-    title = f"Complexity. {network} on {data}, one batch of {len(batch)} images"
-    return complexity_table(title, lines)
+    return complexity_table(f"Complexity. {network} on {data}, one batch of {len(batch)} images", lines)
 
 
 def _show(console: Console, table: Table, folder: Path) -> None:
-    """Print a table in parts that fit the terminal and write it in every form."""
-    for part in fit_width(table, console.width):
-        console.print(to_rich(part))
-    for ending in FORMATS:
-        export(split_columns(table) if ending in (".md", ".tex") else [table], folder / f"table{ending}")
+    """Print a table and write it in every format."""
+    print_table(console, table)
+    for suffix in FORMATS:
+        export([table], folder / f"table{suffix}")
     console.print(f"Tables: {folder / 'table.md'} (also .csv, .tex and .json)", highlight=False, soft_wrap=True)
-
-
-def _command() -> str:
-    return shlex.join(["midway", *sys.argv[1:]])

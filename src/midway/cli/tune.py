@@ -143,15 +143,13 @@ def _command_without_password() -> str:
 
 def _save(console: Console, folder: Path, search: Search, result: StudyResult) -> Path:
     """Write the result, the best settings as a plan, and the figures; return the plan."""
-    from midway.report.figures import save
-    from midway.report.figures.tuning import draw_history, draw_importance, history_of
+    from midway.report.figures import draw_figures, save
 
     result.save(folder / STUDY)
     plan = folder / "best.toml"
     plan.write_text(held_out_plan(search, result), encoding="utf-8")
-    save(draw_history(history_of(result)), folder / "history")
-    if result.importance:
-        save(draw_importance(result.importance), folder / "importance")
+    for name, figure in draw_figures(result):
+        save(figure, folder / name)
     console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / STUDY}", soft_wrap=True)
     return plan
 

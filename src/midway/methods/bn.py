@@ -38,6 +38,8 @@ class BN(Method):
     about = About(
         name="bn",
         title="BN",
+        colour="#3a9bd9",
+        marker="s",
         paper="Schneider et al., NeurIPS 2020",
         paradigm="batch",
         adapts="BatchNorm statistics",

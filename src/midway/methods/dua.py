@@ -62,6 +62,8 @@ class DUA(Method):
     about = About(
         name="dua",
         title="DUA",
+        colour="#cc6677",
+        marker="p",
         paper="Mirza et al., CVPR 2022",
         paradigm="batch",
         adapts="BatchNorm statistics",

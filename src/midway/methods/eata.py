@@ -75,6 +75,8 @@ class EATA(Method):
     about = About(
         name="eata",
         title="EATA",
+        colour="#117733",
+        marker="D",
         paper="Niu et al., ICML 2022",
         paradigm="batch",
         adapts="norm scales and shifts",

@@ -48,6 +48,8 @@ class LAME(Method):
     about = About(
         name="lame",
         title="LAME",
+        colour="#332288",
+        marker="d",
         paper="Boudiaf et al., CVPR 2022",
         paradigm="batch",
         adapts="the predictions",

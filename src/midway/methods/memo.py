@@ -80,6 +80,8 @@ class MEMO(Method):
     about = About(
         name="memo",
         title="MEMO",
+        colour="#7a4a2b",
+        marker="<",
         paper="Zhang et al., NeurIPS 2022",
         paradigm="instance",
         adapts="all weights",

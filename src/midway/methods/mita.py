@@ -88,6 +88,8 @@ class MITA(Method):
     about = About(
         name="mita",
         title="MITA",
+        colour="#d55e00",
+        marker="*",
         paper="Yuan et al., 2024",
         paradigm="mutual",
         adapts="norm scales and shifts, images",

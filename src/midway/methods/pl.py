@@ -47,6 +47,8 @@ class PL(Method):
     about = About(
         name="pl",
         title="PL",
+        colour="#44aa99",
+        marker="v",
         paper="Lee, ICML workshops 2013",
         paradigm="batch",
         adapts="norm scales and shifts",

@@ -62,6 +62,8 @@ class SAR(Method):
     about = About(
         name="sar",
         title="SAR",
+        colour="#999933",
+        marker="P",
         paper="Niu et al., ICLR 2023",
         paradigm="batch",
         adapts="norm scales and shifts, not of the last stage",

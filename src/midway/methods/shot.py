@@ -53,6 +53,8 @@ class SHOT(Method):
     about = About(
         name="shot",
         title="SHOT",
+        colour="#d68f00",
+        marker="X",
         paper="Liang et al., ICML 2020",
         paradigm="batch",
         adapts="norm scales and shifts",

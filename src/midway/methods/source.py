@@ -24,6 +24,8 @@ class Source(Method):
     about = About(
         name="source",
         title="Source",
+        colour="#6e6e6e",
+        marker="o",
         paper="-",
         paradigm="none",
         adapts="nothing",

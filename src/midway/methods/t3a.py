@@ -48,6 +48,8 @@ class T3A(Method):
     about = About(
         name="t3a",
         title="T3A",
+        colour="#aa4499",
+        marker=">",
         paper="Iwasawa and Matsuo, NeurIPS 2021",
         paradigm="batch",
         adapts="class prototypes",

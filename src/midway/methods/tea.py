@@ -53,6 +53,8 @@ class TEA(Method):
     about = About(
         name="tea",
         title="TEA",
+        colour="#882255",
+        marker="h",
         paper="Yuan et al., CVPR 2024",
         paradigm="batch",
         adapts="norm scales and shifts",

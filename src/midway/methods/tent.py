@@ -53,6 +53,8 @@ class Tent(Method):
     about = About(
         name="tent",
         title="TENT",
+        colour="#0059a0",
+        marker="^",
         paper="Wang et al., ICLR 2021",
         paradigm="batch",
         adapts="norm scales and shifts",

@@ -26,7 +26,7 @@ def calibration_error(answers: Answers) -> float:
     return classification.calibration_error(answers.logits, answers.labels)
 
 
-@metric("s a batch", unit="s", better="lower", digits=2, repeatable=False)
+@metric("seconds a batch", better="lower", digits=2, repeatable=False)
 def seconds_per_batch(answers: Answers) -> float | None:
     """Mean seconds of a batch.
 
@@ -78,7 +78,7 @@ def trainable_parameters(answers: Answers) -> float | None:
     return answers.cost.get("trainable_parameters")
 
 
-@metric("memory", unit="MB", better="lower", digits=0, repeatable=False)
+@metric("peak memory", unit="MB", better="lower", digits=0, repeatable=False)
 def peak_memory_mb(answers: Answers) -> float | None:
     """Peak memory of a batch beyond what was in use before it."""
     return answers.cost.get("peak_memory_mb")

@@ -1,31 +1,200 @@
-"""A run as it lies on the disk, for figures and pages."""
+"""Stored runs: records grouped into comparisons, each of which becomes one table or one section of a page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from midway.bench import Cell, Comparison, Record, gather, read_records
+from midway.bench import Cell, Record, read_records
 from midway.bench.store import RESULTS
-from midway.tune.findings import Findings
+from midway.report.ranking import rank
+from midway.report.style import PlotStyle, plot_styles, scenario_title
+from midway.report.table import FEW_IMAGES, Table, few_images, pivot
+from midway.report.tidy import ALL, IMAGES, Frame, distinct_labels, frame, latest
 
-DEMO_RESULTS = "results.json"
+if TYPE_CHECKING:
+    from midway.tune.result import StudyResult
+
 STUDY = "study.json"
 HELD_OUT = "held_out"
-"""Within the folder of a search: the store of its gain on other streams."""
+"""Folder within that of a search: the store of its gain on other streams."""
+
+DISTINGUISHING = ("precision", "device", "threads", "size", "network", "weights", "data")
+"""Settings that are added to titles of comparisons that would otherwise be equal."""
+
+COUNTED = {
+    "skipped_steps": "steps were skipped because they were not finite",
+    "stalled_moves": "Langevin steps of images were not finite and were skipped",
+    "recoveries": "resets to the source happened during the stream",
+    "rollbacks": "updates were undone by the guard",
+}
+"""Diagnostics that count events which a reader should know of."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results of one network, data set and batch size: methods, scenarios and seeds differ.
+
+    Attributes:
+        title: Network, data set, number of images and batch size.
+        command: The command that repeats the results.
+        settings: What all results share.
+        records: The results; labels are distinct where one label had several settings.
+        left_out: What has no result -> the reason.
+    """
+
+    title: str
+    command: str
+    settings: dict[str, object]
+    records: tuple[Record, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The results as tidy rows, labels in the order of the registry of methods."""
+        rows = frame(self.records)
+        order = list(self.styles)
+        return replace(rows, rows=tuple(sorted(rows, key=lambda row: order.index(row.label))))
+
+    @cached_property
+    def styles(self) -> dict[str, PlotStyle]:
+        """Label -> its title and colours, in the order of the registry of methods."""
+        return plot_styles({record.cell.label: record.cell.method for record in self.records})
+
+    def table(self, metrics: Sequence[str] = ("accuracy",)) -> Table:
+        """Return the table of the results, labels in the order of the results."""
+        table = pivot(frame(self.records), metrics=metrics, title=self.title)
+        left_out = [f"{label} was left out: {reason}" for label, reason in self.left_out.items()]
+        return replace(table, notes=(*table.notes, *few_images(table), *left_out))
+
+    def summary(self) -> str:
+        """Return one paragraph: the best method on each stream and its gain over Source."""
+        parts = []
+        accuracies = self.frame.where(group=ALL, metric="accuracy")
+        for scenario in accuracies.unique("scenario"):
+            rows = accuracies.where(scenario=scenario).rows
+            best = max(rows, key=lambda row: row.value)
+            source = next((row.value for row in rows if row.label == accuracies.source), None)
+            gain = "" if source is None else f" ({best.value - source:+.1f} over Source)"
+            parts.append(f"{scenario_title(scenario)}: {self.styles[best.label].title} {best.value:.1f} %{gain}")
+        return "Best on all images. " + "; ".join(parts) + "."
+
+    def remarks(self) -> list[str]:
+        """Return what limits the numbers, one sentence each: gaps, few images, one seed, unusual diagnostics."""
+        said = [f"{label} was left out: {reason}." for label, reason in self.left_out.items()]
+        cells = [record.cell for record in self.records]
+        labels = list(self.styles)
+        keys = {(cell.scenario, cell.seed) for cell in cells}
+        known = {(cell.label, cell.scenario, cell.seed) for cell in cells}
+        missing = [label for label in labels for key in keys if (label, *key) not in known]
+        if missing:
+            counted = f"{len(missing)} of {len(labels) * len(keys)}"
+            names = ", ".join(dict.fromkeys(missing))
+            said.append(f"Not finished: {counted} combinations of method, stream and seed have no result ({names}).")
+        if left_out := rank(self.frame).left_out:
+            said.append(f"Left out of the ranking, no stream in common with the others: {', '.join(left_out)}.")
+        if len({cell.seed for cell in cells}) == 1:
+            said.append("One seed: differences between methods include the chance of that seed.")
+        few = [int(row.value) for row in self.frame.where(metric=IMAGES) if 0 < row.value < FEW_IMAGES]
+        if few:
+            points = f"{100 / min(few):.1f} points"
+            said.append(f"Some numbers are over few images: the fewest are {min(few)}, where one image is {points}.")
+        for name, meaning in COUNTED.items():
+            counts: dict[str, float] = {}
+            for record in self.records:
+                value = record.result.diagnostics.get(name) if record.result is not None else None
+                if isinstance(value, int | float) and value:
+                    counts[record.cell.label] = counts.get(record.cell.label, 0) + value
+            said += [f"{label}: {count:g} {meaning}." for label, count in counts.items()]
+        return said
+
+
+def group_records(
+    records: Iterable[Record], *, command: str | None = None, left_out: Mapping[str, str] | None = None
+) -> list[Comparison]:
+    """Group results that belong in one table: those of one network, data set and batch size.
+
+    Seeds, scenarios and methods differ within a comparison; failed cells are listed as left out. Of several records of
+    one cell the last counts, but a failed repetition does not hide a result.
+
+    Args:
+        records: Records of a store.
+        command: The command that repeats them; that of the last record if left out.
+        left_out: Methods that were not run -> the reason.
+
+    Example:
+        >>> from midway.bench import Grid, LocalEngine
+        >>> from midway.report import group_records
+        >>> cells = Grid.from_dict({"methods": "source", "images": 100, "batch_sizes": [50, 100]}).cells()
+        >>> [comparison.title for comparison in group_records(LocalEngine().run(cells))]
+        ['wrn16_2.cifar10 on cifar10-mini, 100 images, batches of 50',
+         'wrn16_2.cifar10 on cifar10-mini, 100 images, batches of 100']
+    """
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for record in latest(records):
+        shared = _shared(record.cell) | {"network": record.cell.architecture}  # wherever the weights are stored
+        groups.setdefault(tuple(shared.values()), []).append(record)
+    comparisons = [_compare(group, command, left_out or {}) for group in groups.values()]
+    titled = []
+    for comparison in comparisons:
+        equal = [each for each in comparisons if each.title == comparison.title]
+        added = [
+            f"{name} {comparison.settings.get(name)}"
+            for name in DISTINGUISHING
+            if len({str(each.settings.get(name)) for each in equal}) > 1
+        ]
+        titled.append(replace(comparison, title=", ".join([comparison.title, *added])))
+    return titled
+
+
+def _shared(cell: Cell) -> dict[str, object]:
+    """Return what all results of a comparison have in common."""
+    return {
+        "network": cell.network,
+        "weights": cell.weights,
+        "data": cell.data if cell.root is None else f"{cell.data} in {cell.root}",
+        "images": "all" if cell.images is None else cell.images,
+        "size": cell.size,
+        "batch size": cell.batch_size,
+        "precision": cell.precision,
+        "device": cell.device,
+        "threads": cell.threads,
+    }
+
+
+def _compare(records: list[Record], command: str | None, left_out: Mapping[str, str]) -> Comparison:
+    cell, last = records[0].cell, records[-1]
+    settings = {name: value for name, value in _shared(cell).items() if value is not None}
+    done = [record for record in records if record.result is not None]
+    labels = distinct_labels([record.cell for record in done])
+    failed = {str(record.cell): f"failed, {record.failure.error}" for record in records if record.failure}
+    name = cell.network.rpartition("/")[2]
+    return Comparison(
+        title=f"{name} on {cell.data}, {settings['images']} images, batches of {cell.batch_size}",
+        command=last.command if command is None else command,
+        settings=settings
+        | {"seeds": sorted({record.cell.seed for record in records})}
+        | {name: value for name, value in last.environment.items() if name != "threads"},
+        records=tuple(
+            replace(record, cell=replace(record.cell, label=label)) for record, label in zip(done, labels, strict=True)
+        ),
+        left_out={**left_out, **failed},
+    )
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a folder of results holds.
+    """The content of a folder of results.
 
     Attributes:
-        name: Of the folder.
-        folder: Where it is; None for results that were not read from one.
-        comparisons: Results that stand in one table, network by network and data set by data set.
-        records: The lines of the store, the last one about each cell; none of a demo, which keeps results alone.
+        name: The name of the folder.
+        folder: The folder; None for results that were not read from one.
+        comparisons: Results that belong in one table, network by network and data set by data set.
+        records: The last record of each cell.
         search: The search whose gain the results measure, if the folder is that of one.
     """
 
@@ -33,25 +202,28 @@ class StoredRun:
     folder: Path | None
     comparisons: tuple[Comparison, ...]
     records: tuple[Record, ...] = ()
-    search: Findings | None = None
+    search: StudyResult | None = None
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Every distinct command that results are of, the newest last.
-
-        Example:
-            >>> from midway.bench import Comparison
-            >>> from midway.report.stored_run import StoredRun
-            >>> StoredRun("demo", None, (Comparison("Nothing", "midway demo", {}, ()),)).commands
-            ('midway demo',)
-        """
+        """Every distinct command that wrote results, the newest last."""
         used = [record.command for record in sorted(self.records, key=lambda record: record.finished)]
         used += [comparison.command for comparison in self.comparisons if comparison.command not in used]
         used += [self.search.command] if self.search is not None else []
         return tuple(command for command in reversed(dict.fromkeys(reversed(used))) if command)
 
+    @property
+    def remarks(self) -> list[str]:
+        """Differences between the environments of the results: last digits may differ, times will."""
+        said = []
+        for part in ("torch", "cpu"):
+            values = sorted({str(value) for record in self.records if (value := record.environment.get(part))})
+            if len(values) > 1:
+                said.append(f"Results were measured with different {part}: {', '.join(values)}.")
+        return said
 
-def read_run(path: Path) -> StoredRun:
+
+def read_run(path: Path | str) -> StoredRun:
     """Read the folder of a run, of a demo or of a search.
 
     Args:
@@ -63,70 +235,79 @@ def read_run(path: Path) -> StoredRun:
     Example:
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from midway.bench import Comparison
-        >>> from midway.report.stored_run import read_run
+        >>> from midway.bench import Grid, LocalEngine, Store, run
+        >>> from midway.report import read_run
+        >>> cells = Grid.from_dict({"methods": "bn", "images": 100, "batch_sizes": 50}).cells()
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Comparison("Nothing", "midway demo", {}, ()).save(Path(folder) / "results.json")
-        ...     read_run(Path(folder)).comparisons[0].title
-        'Nothing'
+        ...     with Store(Path(folder)) as store:
+        ...         _ = run(cells, store, LocalEngine(), command="midway run")
+        ...     read_run(folder).comparisons[0].title
+        'wrn16_2.cifar10 on cifar10-mini, 100 images, batches of 50'
     """
-    folder = path.parent if path.name in (RESULTS, DEMO_RESULTS) else path
-    name = folder.resolve().name
-    if (folder / RESULTS).is_file() and path.name != DEMO_RESULTS:
-        return stored_run(name, read_records(folder), folder=folder)
-    if (folder / DEMO_RESULTS).is_file():
-        return StoredRun(name, folder, (Comparison.load(folder / DEMO_RESULTS),))
+    path = Path(path)
+    folder = path.parent if path.name == RESULTS else path
+    if (folder / RESULTS).is_file():
+        return stored_run(folder.resolve().name, read_records(folder), folder=folder)
     if (folder / STUDY).is_file():
-        return search_run(folder, Findings.load(folder / STUDY))
-    raise FileNotFoundError(f"{path} holds no results: there is no {RESULTS}, {DEMO_RESULTS} or {STUDY} in it.")
+        from midway.tune.result import StudyResult  # tune imports optuna, which runs do not need
+
+        return search_run(folder, StudyResult.load(folder / STUDY))
+    raise FileNotFoundError(f"{path} holds no results: there is no {RESULTS} or {STUDY} in it.")
 
 
-def search_run(folder: Path, found: Findings) -> StoredRun:
-    """Make a run of what a search found and of its gain on other streams, as far as that was measured.
+def stored_run(
+    name: str,
+    records: Sequence[Record],
+    *,
+    folder: Path | None = None,
+    command: str | None = None,
+    left_out: Mapping[str, str] | None = None,
+) -> StoredRun:
+    """Return records as a run; the last record of a cell counts.
 
-    What was the best before the search went on is not shown: to choose by other streams is not to measure on them.
+    Args:
+        name: The name of the run.
+        records: The records.
+        folder: The folder that holds them.
+        command: The command that repeats the run; that of the last record if left out.
+        left_out: Methods that were not run -> the reason.
     """
-    measured = folder / HELD_OUT
-    records = read_records(measured) if (measured / RESULTS).is_file() else []
-    records = [record for record in records if _is_of(record.cell, found)]
-    return replace(stored_run(folder.resolve().name, records, folder=folder), search=found)
+    comparisons = group_records(records, command=command, left_out=left_out)
+    last = {record.cell.key: record for record in records}
+    return StoredRun(name, folder, tuple(comparisons), tuple(last.values()))
 
 
-def _is_of(cell: Cell, found: Findings) -> bool:
-    """Tell whether a cell measures the gain of a search as it is now: its defaults or its best, on its data."""
+def search_run(folder: Path, findings: StudyResult) -> StoredRun:
+    """Return the findings of a search and their gain on other streams, as far as it was measured, as a run.
+
+    Earlier best settings are not shown: choosing among them by these streams would not be a measurement.
+    """
+    held_out = folder / HELD_OUT
+    records = read_records(held_out) if (held_out / RESULTS).is_file() else []
+    records = [record for record in records if _belongs_to(record.cell, findings)]
+    return replace(stored_run(folder.resolve().name, records, folder=folder), search=findings)
+
+
+def _belongs_to(cell: Cell, findings: StudyResult) -> bool:
+    """Tell whether a cell measures the defaults or the present best of a search, on its data."""
     shared = ("data", "images", "batch_size", "seed")
-    if any(key in found.search and getattr(cell, key) != found.search[key] for key in shared):
+    if any(key in findings.search and getattr(cell, key) != findings.search[key] for key in shared):
         return False
-    chosen = dict(found.search.get("held", {}))
-    if cell.label != f"{found.method}, defaults":
-        chosen |= found.best.settings if found.count("complete") else found.defaults
+    chosen = dict(findings.search.get("held", {}))
+    if cell.label != f"{findings.method}, defaults":
+        chosen |= findings.best.settings if findings.count("complete") else findings.defaults
     plain = json.loads(json.dumps(dict(cell.settings)))
     return bool(plain == plain | json.loads(json.dumps(chosen)))
 
 
-def stored_run(
-    name: str, records: list[Record], *, folder: Path | None = None, command: str | None = None
-) -> StoredRun:
-    """Make a run of records at hand; the last one about a cell counts.
-
-    Args:
-        name: What to call it.
-        records: Lines of a store.
-        folder: Where they lie.
-        command: What repeats the run; that of the last record if left out.
-    """
-    last = {record.cell.key: record for record in records}
-    return StoredRun(name, folder, tuple(gather(records, command=command)), tuple(last.values()))
-
-
-def tell_runs_apart(runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """Name runs of the same name by as much of their paths as tells them apart, or by their order.
+def distinct_names(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Rename runs of the same name by the ends of their paths that differ, or by their order.
 
     Example:
         >>> from pathlib import Path
-        >>> from midway.report.stored_run import StoredRun, tell_runs_apart
-        >>> runs = [StoredRun("run", Path(place, "run"), ()) for place in ("/tmp/monday", "/tmp/tuesday")]
-        >>> [run.name for run in tell_runs_apart(runs)]
+        >>> from midway.report.stored_run import StoredRun, distinct_names
+        >>> runs = [StoredRun("run", Path(parent, "run"), ()) for parent in ("/tmp/monday", "/tmp/tuesday")]
+        >>> [run.name for run in distinct_names(runs)]
         ['monday/run', 'tuesday/run']
     """
     if len({run.name for run in runs}) == len(runs):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +47,8 @@ class Frame:
     Attributes:
         rows: The rows.
         source: The label of the unadapted network; None if it was not run.
+        methods: Label -> name of its method, for colours and titles.
+        batch_accuracies: Label, scenario and seed -> accuracy of each batch in percent.
 
     Example:
         >>> from midway.report import Frame, Row
@@ -59,6 +61,8 @@ class Frame:
 
     rows: tuple[Row, ...]
     source: str | None = None
+    methods: Mapping[str, str] = field(default_factory=dict, hash=False)
+    batch_accuracies: Mapping[tuple[str, Scenario, int], tuple[float, ...]] = field(default_factory=dict, hash=False)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -86,8 +90,11 @@ class Frame:
         ):
             if value is not None:
                 wanted[name] = (value,) if isinstance(value, str | int | Scenario) else value
-        rows = tuple(row for row in self.rows if all(getattr(row, name) in values for name, values in wanted.items()))
-        return replace(self, rows=rows)
+        return self.filter(lambda row: all(getattr(row, name) in values for name, values in wanted.items()))
+
+    def filter(self, condition: Callable[[Row], bool]) -> Frame:
+        """Return the rows that meet a condition."""
+        return replace(self, rows=tuple(filter(condition, self.rows)))
 
     def unique(self, column: str) -> list[Any]:
         """Return the distinct values of a column in the order in which they first appear.
@@ -112,8 +119,7 @@ class Frame:
             for labels, common in [common_to_all(by_label)]
             for label in labels
         }
-        kept = tuple(row for row in self.rows if row.seed in shared.get((row.scenario, row.label), ()))
-        return replace(self, rows=kept)
+        return self.filter(lambda row: row.seed in shared.get((row.scenario, row.label), ()))
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame; scenarios become text.
@@ -167,7 +173,16 @@ def frame(results: Iterable[Record] | str | Path) -> Frame:
     labels = distinct_labels([record.cell for record in records])
     sources = [label for record, label in zip(records, labels, strict=True) if is_unadapted(record.cell)]
     rows = tuple(row for record, label in zip(records, labels, strict=True) for row in _rows(record, label))
-    return Frame(rows, sources[0] if sources else None)
+    return Frame(
+        rows,
+        sources[0] if sources else None,
+        {label: record.cell.method for record, label in zip(records, labels, strict=True)},
+        {
+            (label, record.cell.scenario, record.cell.seed): record.result.batch_accuracies
+            for record, label in zip(records, labels, strict=True)
+            if record.result is not None
+        },
+    )
 
 
 def latest(records: Iterable[Record]) -> list[Record]:

@@ -1,8 +1,8 @@
-"""Outliers that a baseline gets wrong and another method corrects, with both answers and how sure they are."""
+"""Outliers that a baseline misclassifies and another method classifies correctly, with both confidences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,32 +10,34 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from midway.bench import Record, load_predictions
-from midway.bench.material import Material
-from midway.report.figures.style import FAINT, INK, PAGE, looks, new_figure, styled, title
+from midway.bench import Record, ResourceCache, load_predictions
+from midway.bench.measure import answer
+from midway.methods import adapt, hyperparameters
+from midway.report.figures.drawing import GREY, INK, PAGE, annotate, new_figure
+from midway.report.figures.registry import figure
+from midway.report.figures.sources import NetworkAndImages, Predictions
 from midway.report.figures.tiles import Picture, draw_tile, to_picture
-from midway.report.labels import words
-from midway.report.standings import kind_of
-from midway.streams import Stream, to_tensor
+from midway.report.style import method_title, plot_styles, words
+from midway.streams import Stream, outlier, to_tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class Case:
-    """One image and two answers.
+class Correction:
+    """One image and the predictions of two methods.
 
     Attributes:
         picture: The image as it arrived.
-        truth: Name of its class.
-        wrong: What the baseline said.
-        wrong_confidence: With which probability.
-        right_confidence: The probability that the other method gave the truth, which was its answer.
+        label: Name of its class.
+        wrong: Name of the class that the baseline predicts.
+        wrong_confidence: The probability that the baseline gives to it.
+        right_confidence: The probability that the other method gives to the true class, which it predicts.
     """
 
     picture: Picture
-    truth: str
+    label: str
     wrong: str
     wrong_confidence: float
     right_confidence: float
@@ -43,143 +45,140 @@ class Case:
 
 @dataclass(frozen=True)
 class Corrections:
-    """Cases of one stream.
+    """Corrections of one stream.
 
     Attributes:
-        stream: Its name.
-        group: Which of its images were looked at.
-        baseline: Label and method of who was wrong.
-        method: Label and method of who was right.
-        cases: The surest corrections first.
-        corrected: How many there are in all.
-        spoiled: How many it is the other way round.
-        images: How many images the group has.
+        group: The group of images that was compared.
+        baseline: Label and name of the baseline.
+        method: Label and name of the method that corrects it.
+        shown: Corrections, the most confident first.
+        corrected: Number of all corrections.
+        spoiled: Number of images that only the baseline classifies correctly.
+        images: Number of images of the group.
     """
 
-    stream: str
     group: str
     baseline: tuple[str, str]
     method: tuple[str, str]
-    cases: tuple[Case, ...]
+    shown: tuple[Correction, ...]
     corrected: int
     spoiled: int
     images: int
 
 
-def find_corrections(
+def compare_predictions(
     stream: Stream,
-    baseline: Tensor,
-    method: Tensor,
+    logits: Sequence[Tensor],
     class_names: Sequence[str],
     *,
-    names: tuple[tuple[str, str], tuple[str, str]] = (("tent", "tent"), ("mita", "mita")),
+    names: Sequence[tuple[str, str]] = (("tent", "tent"), ("mita", "mita")),
     at_most: int = 12,
 ) -> Corrections:
-    """Look for images of a stream's first group that only the second method knows.
+    """Compare two methods on the images of a stream's first group.
 
     Args:
-        stream: What was shown; its first group are the outliers.
-        baseline: Logits of the first method, (N, C), in the order of the stream.
-        method: Logits of the second.
-        class_names: One name a class.
-        names: Labels and methods of both.
-        at_most: Cases to keep, the surest first.
-
-    Example:
-        >>> import numpy as np, torch
-        >>> from midway.report.figures.corrections import find_corrections
-        >>> from midway.streams import Stream
-        >>> stream = Stream({"fog": np.zeros((2, 4, 4, 3), np.uint8)}, np.array([0, 1]), order=[0, 1], group=[0, 0])
-        >>> wrong, right = torch.tensor([[0.0, 9.0], [0.0, 9.0]]), torch.tensor([[9.0, 0.0], [0.0, 9.0]])
-        >>> found = find_corrections(stream, wrong, right, ["cat", "dog"])
-        >>> found.corrected, found.cases[0].truth, found.cases[0].wrong
-        (1, 'cat', 'dog')
+        stream: The stream; its first group are the outliers.
+        logits: Logits of the baseline and of the other method, each (N, C), in the order of the stream.
+        class_names: The name of each class.
+        names: Label and name of both methods.
+        at_most: Number of corrections to show, the most confident first.
     """
     labels = torch.from_numpy(stream.labels[stream.order])
-    outlying = torch.from_numpy(stream.group) == 0
-    sure_a, said_a = baseline.softmax(dim=1).max(dim=1)
-    sure_b, said_b = method.softmax(dim=1).max(dim=1)
-    corrected = outlying & (said_a != labels) & (said_b == labels)
-    spoiled = outlying & (said_a == labels) & (said_b != labels)
-    places = corrected.nonzero().flatten()
-    chosen = places[sure_b[places].argsort(descending=True, stable=True)][:at_most]
-    cases = tuple(
-        Case(
-            picture=to_picture(to_tensor(stream.pixels(place.view(1).numpy()))[0]),
-            truth=class_names[int(labels[place])],
-            wrong=class_names[int(said_a[place])],
-            wrong_confidence=sure_a[place].item(),
-            right_confidence=sure_b[place].item(),
-        )
-        for place in chosen
+    outliers = torch.from_numpy(stream.group) == 0
+    (wrong_confidence, wrong), (right_confidence, right) = (each.softmax(dim=1).max(dim=1) for each in logits)
+    corrected = outliers & (wrong != labels) & (right == labels)
+    indices = corrected.nonzero().flatten()
+    most_confident = indices[right_confidence[indices].argsort(descending=True, stable=True)][:at_most]
+    return Corrections(
+        group=stream.groups[0],
+        baseline=names[0],
+        method=names[1],
+        shown=tuple(
+            Correction(
+                picture=to_picture(to_tensor(stream.pixels(index.view(1).numpy()))[0]),
+                label=class_names[int(labels[index])],
+                wrong=class_names[int(wrong[index])],
+                wrong_confidence=wrong_confidence[index].item(),
+                right_confidence=right_confidence[index].item(),
+            )
+            for index in most_confident
+        ),
+        corrected=int(corrected.sum()),
+        spoiled=int((outliers & (wrong == labels) & (right != labels)).sum()),
+        images=int(outliers.sum()),
     )
-    counts = (int(corrected.sum()), int(spoiled.sum()), int(outlying.sum()))
-    return Corrections(stream.name, stream.groups[0], names[0], names[1], cases, *counts)
 
 
-def stored_corrections(
-    folder: Path, records: Sequence[Record], *, baseline: str = "tent", method: str = "mita", at_most: int = 12
-) -> Corrections | None:
-    """Look for corrections among the answers that a run kept (``--keep-predictions``).
+def corrections_of(predictions: Predictions) -> Corrections | None:
+    """Return the corrections of the stored stream with most of them; they are computed if none has any."""
+    stored = [each for folder, records in predictions.runs for each in _stored(folder, records, predictions)]
+    best = max(stored, key=lambda each: each.corrected, default=None)
+    if (best is None or not best.shown) and predictions.compute is not None:
+        return computed_corrections(predictions.compute())
+    return best
 
-    Args:
-        folder: The store.
-        records: What is in it.
-        baseline: Label of the method that is to be corrected.
-        method: Label of the method that corrects it.
-        at_most: Cases to keep.
 
-    Returns:
-        Those of the outlier stream with the most corrections; None if there is no such stream with both answers.
-    """
-    kept: dict[tuple[object, ...], dict[str, Record]] = {}
+def _stored(folder: Path, records: Sequence[Record], predictions: Predictions) -> Iterator[Corrections]:
+    """Compare the stored predictions of both methods on every outlier stream."""
+    streams: dict[tuple[object, ...], dict[str, Record]] = {}
     for record in records:
-        if record.result is not None and record.predictions is not None and kind_of(record.cell.scenario) == "outlier":
-            kept.setdefault((record.cell.network, *record.cell.stream_key), {})[record.cell.label] = record
-    material = Material()
-    found: list[Corrections] = []
-    for both in kept.values():
-        if baseline in both and method in both:
-            first, second = both[baseline], both[method]
-            logits, theirs = (torch.from_numpy(load_predictions(folder, each)["logits"]) for each in (second, first))
-            names = ((baseline, first.cell.method), (method, second.cell.method))
-            stream, classes = material.lazy_stream(first.cell), material.data_set(first.cell).class_names
-            found.append(find_corrections(stream, theirs, logits, classes, names=names, at_most=at_most))
-    return max(found, key=lambda corrections: corrections.corrected, default=None)
+        if record.predictions is not None and record.cell.scenario.kind == "outlier":
+            streams.setdefault((record.cell.network, *record.cell.stream_key), {})[record.cell.label] = record
+    cache = ResourceCache()
+    for by_label in streams.values():
+        both = [by_label[label] for label in (predictions.baseline, predictions.method) if label in by_label]
+        if len(both) == 2:
+            cell = both[0].cell
+            logits = [torch.from_numpy(load_predictions(folder, record)["logits"]) for record in both]
+            names = [(record.cell.label, record.cell.method) for record in both]
+            yield compare_predictions(cache.lazy_stream(cell), logits, cache.data_set(cell).class_names, names=names)
 
 
-@styled
-def draw_corrections(found: Corrections, *, across: int = 6) -> Figure:
-    """Draw the cases, at least one: the image, its class, both answers and how sure they are, the right in colour."""
-    baseline, method = title(*found.baseline), title(*found.method)
-    colour = looks(dict((found.baseline, found.method)))[found.method[0]].colour
-    tile = PAGE / across
-    across = max(4, min(across, len(found.cases)))  # room for the heading
-    down = -(-len(found.cases) // across)
+def computed_corrections(given: NetworkAndImages) -> Corrections:
+    """Adapt both methods to a stream with one outlier in 200 images, at least one per batch, and compare them."""
+    ratio, settings = max(0.005, 1 / given.batch_size), {"batch_size": given.batch_size, "seed": given.seed}
+    stream = outlier(given.data, given.outliers, given.shift, ratio=ratio, **settings).cached()
+    entries, logits = (given.baseline, given.method), []
+    for entry in entries:
+        seed = {"seed": given.seed} if "seed" in hyperparameters(entry.name) else {}
+        logits.append(answer(adapt(given.model, entry.name, **entry.settings | seed), stream).logits)
+    names = [(entry.label, entry.name) for entry in entries]
+    return compare_predictions(stream, logits, given.data.class_names, names=names)
+
+
+@figure(
+    "corrections",
+    title="Corrected outliers",
+    caption="Outliers that the baseline misclassifies and the other method classifies correctly, with both"
+    " predictions and their confidences.",
+    source=Predictions,
+    build=corrections_of,
+    enough=lambda corrections: corrections is not None and len(corrections.shown) > 0,
+    requires="an outlier that the baseline misclassifies and the method classifies correctly, among stored predictions"
+    " (midway run --keep-predictions) or with --pictures; more --images have more outliers, another --pair has others",
+)
+def draw_corrections(corrections: Corrections | None) -> Figure:
+    """Draw the images, at least one, with their class, both predictions and confidences, the correct one in colour."""
+    assert corrections is not None
+    baseline, method = method_title(*corrections.baseline), method_title(*corrections.method)
+    colour = plot_styles(dict((corrections.baseline, corrections.method)))[corrections.method[0]].colour
+    tile = PAGE / 6
+    across = max(4, min(6, len(corrections.shown)))  # the heading needs four
+    down = -(-len(corrections.shown) // across)
     figure = new_figure(tile * across, down * (tile + 0.5) + 0.35, padding=(0.03, 0.03))
     grid = figure.add_gridspec(down, across)
-    for number, case in enumerate(found.cases):
+    for number, each in enumerate(corrections.shown):
         axes = figure.add_subplot(grid[number // across, number % across])
-        draw_tile(axes, case.picture)
-        axes.set_title(case.truth, weight="bold", pad=3)
-        said = ((case.wrong, case.wrong_confidence, FAINT, -4), (case.truth, case.right_confidence, colour, -14))
-        for answer, confidence, ink, drop in said:
-            note = axes.annotate(
-                f"{answer} {confidence:.0%}",
-                (0.5, 0),
-                (0, drop),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                ha="center",
-                va="top",
-                fontsize=7,
-                color=ink,
-            )
-            note.set_in_layout(False)
-        axes.set_xlabel(" \n ", fontsize=7, labelpad=6)  # room for the two lines
+        draw_tile(axes, each.picture)
+        axes.set_title(each.label, weight="bold", pad=3)
+        lines = ((each.wrong, each.wrong_confidence, GREY, -4), (each.label, each.right_confidence, colour, -14))
+        for predicted, confidence, ink, drop in lines:
+            more = {"xycoords": "axes fraction", "ha": "center", "va": "top", "color": ink}
+            annotate(axes, f"{predicted} {confidence:.0%}", (0.5, 0), (0, drop), **more).set_in_layout(False)
+        axes.set_xlabel(" \n ", fontsize=7, labelpad=6)  # space for the two lines
     heading = (
-        f"{words(found.group)} outliers: {baseline} says (grey), {method} says (in colour)\n"
-        f"{method} corrects {found.corrected} of {found.images}, and spoils {found.spoiled}"
+        f"{words(corrections.group)} outliers: {baseline} (grey) and {method} (in colour)\n"
+        f"{method} corrects {corrections.corrected} of {corrections.images}, and spoils {corrections.spoiled}"
     )
     figure.suptitle(heading, fontsize=8, color=INK, x=0.01, ha="left")
     return figure

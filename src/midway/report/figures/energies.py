@@ -8,12 +8,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
 
 from midway.adaptation.samples import sample_images
 from midway.functional import free_energy
-from midway.methods.mita import MITA
-from midway.report.figures.style import PAGE, new_figure, styled
+from midway.report.figures.drawing import PAGE, new_figure
+from midway.report.figures.registry import figure
+from midway.report.figures.sources import NetworkAndImages
+from midway.streams import pure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,58 +25,54 @@ KINDS: dict[str, tuple[str, Any]] = {
     "sampled": ("#a0a0a0", (0, (1.2, 1))),
     "adapted": ("#383838", (0, (6, 1.5, 1.5, 1.5))),
 }
-"""Kind of images -> its grey and its line: colours are for methods."""
+"""Kind of images -> its grey and its line; colours are for methods."""
 
 
 @dataclass(frozen=True)
 class Energies:
-    """Energies under one network: kind of images -> one value an image."""
+    """Energies under one network: kind of images -> one value per image."""
 
     title: str
     values: dict[str, tuple[float, ...]]
 
 
-def image_energies(
-    source: nn.Module, adapted: MITA, clean: Tensor, corrupted: Tensor, **walk: Any
-) -> tuple[Energies, ...]:
-    """Measure energies before and after adaptation; the method adapts to the corrupted images once more.
+def image_energies(given: NetworkAndImages) -> tuple[Energies, ...]:
+    """Measure the energies of the first batch under the source and under a MITA that has adapted to all images.
 
-    Networks with batch statistics see each kind of images as one batch. Sampled images are each network's own.
-
-    Args:
-        source: The unadapted network, in evaluation mode.
-        adapted: A MITA; its data model is looked at.
-        clean: Images before they were corrupted.
-        corrupted: The same images, corrupted: a batch as the method sees it.
-        **walk: Of the chains: ``steps``, ``step_size``, ``noise``, ``seed``; see ``midway.sample_images``.
-
-    Example:
-        >>> import midway, torch
-        >>> from midway.report.figures.energies import image_energies
-        >>> network, images = midway.models.create("resnet20").eval(), torch.rand(4, 3, 32, 32)
-        >>> before, after = image_energies(network, midway.MITA(network), images, images / 2, steps=1)
-        >>> list(after.values), len(after.values["adapted"])
-        (['clean', 'corrupted', 'sampled', 'adapted'], 4)
+    MITA adapts to the corrupted first batch once more. Networks with batch statistics see each kind of images as one
+    batch. Each network has its own sampled images.
     """
-    adapted(corrupted)
-    moved = adapted.adapted_images
-    assert moved is not None
+    first, settings = given.data.first(given.batch_size), {"batch_size": given.batch_size, "seed": given.seed}
+    clean, corrupted = (next(iter(pure(first, shift, **settings))).images for shift in ("clean", given.shift))
+    method = given.adapted_mita()
+    method(corrupted)
+    adapted = method.adapted_images
+    assert adapted is not None
     panels = []
-    for title, network in (("before: source", source), ("after: data model", adapted.data_model)):
-        sampled = sample_images(network, len(clean), shape=clean.shape[1:], **walk)
-        kinds = dict(zip(KINDS, (clean, corrupted, sampled, moved), strict=True))
+    for title, network in (("before: source", given.model), ("after: data model", method.data_model)):
+        shape, steps = clean.shape[1:], given.langevin_steps
+        sampled = sample_images(network, len(clean), shape=shape, steps=steps, seed=given.seed)
+        kinds = dict(zip(KINDS, (clean, corrupted, sampled, adapted), strict=True))
         with torch.no_grad():
             values = {kind: tuple(free_energy(network(images).float()).tolist()) for kind, images in kinds.items()}
         panels.append(Energies(title, values))
     return tuple(panels)
 
 
-@styled
-def draw_energies(panels: Sequence[Energies], *, bins: int | None = None) -> Figure:
-    """Draw histograms with the same bins everywhere, a panel a network; thin lines mark the means."""
+@figure(
+    "energies",
+    title="Energies of images",
+    caption="Energies of clean, corrupted, sampled and adapted images under the source and under MITA's data model;"
+    " thin lines are means.",
+    source=NetworkAndImages,
+    build=image_energies,
+    requires="a network and images",
+)
+def draw_energies(panels: Sequence[Energies]) -> Figure:
+    """Draw histograms with the same bins in every panel, a panel per network; thin lines mark the means."""
     figure = new_figure(PAGE, 2.4)
     count = max(len(values) for panel in panels for values in panel.values.values())
-    bins = bins or max(10, min(40, count // 5))
+    bins = max(10, min(40, count // 5))
     every = [value for panel in panels for values in panel.values.values() for value in values]
     low, high = min(every), max(every)
     edges = [low + (high - low) * step / bins for step in range(bins + 1)]
@@ -84,12 +81,10 @@ def draw_energies(panels: Sequence[Energies], *, bins: int | None = None) -> Fig
         axes = figure.add_subplot(1, len(panels), number + 1, sharex=first, sharey=first)
         first = first or axes
         for kind, values in panel.values.items():
+            style: dict[str, Any] = dict(zip(("color", "linestyle"), KINDS[kind], strict=True))
             shares = [100 / len(values)] * len(values)
-            colour, line = KINDS[kind]
-            axes.hist(
-                values, edges, weights=shares, histtype="step", linewidth=1.1, color=colour, linestyle=line, label=kind
-            )
-            axes.axvline(fmean(values), color=colour, linestyle=line, linewidth=0.6)
+            axes.hist(values, edges, weights=shares, histtype="step", linewidth=1.1, label=kind, **style)
+            axes.axvline(fmean(values), linewidth=0.6, **style)
         axes.set_title(panel.title, loc="left")
         axes.set_xlabel("energy  E(x) = -logsumexp f(x)")
         axes.grid(axis="y")

@@ -1,4 +1,4 @@
-"""Methods by corruptions: one number a cell, coloured by what was gained over the unadapted Source."""
+"""Methods by corruptions: one number per cell, coloured by the gain over the unadapted Source."""
 
 from __future__ import annotations
 
@@ -7,113 +7,113 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from midway.bench import Result
 from midway.data import corruption_names
-from midway.report.common_seeds import common_seeds
-from midway.report.figures.style import INK, PAGE, Look, looks_of, new_figure, styled
-from midway.report.labels import words
-from midway.report.standings import scenario_of
+from midway.report.figures.drawing import INK, PAGE, new_figure
+from midway.report.figures.registry import figure
+from midway.report.style import PlotStyle, frame_styles, words
+from midway.report.table import pivot
+from midway.report.tidy import ALL, Frame
+from midway.streams import SEVERITY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Numbers = tuple[float | None, ...]
+
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Accuracies on pure streams, in percent.
+    """Accuracies on pure streams, in percent; all rows are in the order of the styles.
 
     Attributes:
-        methods: The rows.
         shifts: The columns; a severity other than 5 is part of the name.
-        accuracies: Methods x shifts; None where a method was not run.
-        gains: The same less Source's; None where either is missing.
-        looks: Of the methods.
+        accuracies: Label -> accuracy on each shift; None where a method was not run.
+        gains: The same minus the accuracy of Source; None where either is missing.
+        styles: Label -> style.
     """
 
-    methods: tuple[str, ...]
     shifts: tuple[str, ...]
-    accuracies: tuple[tuple[float | None, ...], ...]
-    gains: tuple[tuple[float | None, ...], ...]
-    looks: dict[str, Look]
+    accuracies: dict[str, Numbers]
+    gains: dict[str, Numbers]
+    styles: dict[str, PlotStyle]
 
-    def mean(self, method: str) -> float | None:
-        """Return a method's mean over all shifts, clean images apart; None if it lacks one."""
-        row = self.accuracies[self.methods.index(method)]
-        shifted = [value for shift, value in zip(self.shifts, row, strict=True) if shift != "clean"]
+    def mean(self, label: str) -> float | None:
+        """Return the mean accuracy over all shifts but clean images; None if one is missing."""
+        shifted = [value for shift, value in zip(self.shifts, self.accuracies[label], strict=True) if shift != "clean"]
         known = [value for value in shifted if value is not None]
         return fmean(known) if known and len(known) == len(shifted) else None
 
 
-def corruption_map(results: Iterable[Result]) -> HeatMap:
-    """Collect the pure streams, means over the seeds that all methods share, corruptions in the benchmark's order.
-
-    Example:
-        >>> from midway.bench import Result
-        >>> from midway.report.figures import corruption_map
-        >>> def of(label, accuracy):
-        ...     return Result(label, label, {}, "pure:fog", 8, accuracy, {}, {}, (), 0.1)
-        >>> corruption_map([of("tent", 70.0), of("source", 55.0)]).gains
-        ((0.0,), (15.0,))
-    """
-    values: dict[tuple[str, str], list[float]] = {}
-    kept = []
-    for result in common_seeds(results):
-        scenario = scenario_of(result.stream)
-        if scenario is not None and scenario.kind == "pure":
-            shift = scenario.shifts[0] + ("" if scenario.severity == 5 else f" {scenario.severity}")
-            values.setdefault((result.label, shift), []).append(result.accuracy)
-            kept.append(result)
-    looks = looks_of(kept)
-    order = {name: place for place, name in enumerate(corruption_names())}
-    shifts = sorted({s for _, s in values}, key=lambda s: (order.get(s.partition(" ")[0], len(order)), s))
-    sources = {result.label for result in kept if result.is_unadapted}
-    means = {place: fmean(runs) for place, runs in values.items()}
-    source = {shift: means[label, shift] for label in sources for shift in shifts if (label, shift) in means}
-    accuracies = tuple(tuple(means.get((label, shift)) for shift in shifts) for label in looks)
-    gains = tuple(
-        tuple(
-            None if value is None or shift not in source else value - source[shift]
-            for shift, value in zip(shifts, row, strict=True)
-        )
-        for row in accuracies
-    )
-    return HeatMap(tuple(looks), tuple(shifts), accuracies, gains, looks)
+def corruption_map(frame: Frame) -> HeatMap:
+    """Collect the pure streams, means over the seeds that all methods share, in the order of the benchmark."""
+    table = pivot(frame.where(group=ALL).filter(lambda row: row.scenario.kind == "pure"))
+    names = list(corruption_names())
+    columns: list[tuple[int, str, int]] = []  # rank of the corruption, title, index in the table
+    for index, column in enumerate(table.columns):
+        assert column.scenario is not None
+        shift, severity = column.scenario.shifts[0], column.scenario.severity
+        rank = names.index(shift) if shift in names else len(names)
+        columns.append((rank, shift if severity == SEVERITY else f"{shift} {severity}", index))
+    columns.sort()
+    rows = dict(table.rows)
+    styles = {label: style for label, style in frame_styles(frame).items() if label in rows}
+    means: dict[str, Numbers] = {
+        label: tuple(None if (value := rows[label][index]) is None else value.mean for *_, index in columns)
+        for label in styles
+    }
+    source = means.get(frame.source or "", (None,) * len(columns))
+    gains = {
+        label: tuple(None if a is None or b is None else a - b for a, b in zip(values, source, strict=True))
+        for label, values in means.items()
+    }
+    return HeatMap(tuple(title for _, title, _ in columns), means, gains, styles)
 
 
-@styled
-def draw_corruption_map(found: HeatMap) -> Figure:
-    """Draw the map: accuracies as numbers, gains over Source as colours, means at the end of the rows."""
-    averaged = len(found.shifts) > 1
-    columns = len(found.shifts) + averaged
+@figure(
+    "corruptions",
+    title="Accuracy by corruption",
+    caption="Methods by corruptions, one corruption at a time; colours show the gain over the unadapted Source.",
+    source=Frame,
+    build=corruption_map,
+    enough=lambda heat_map: len(heat_map.shifts) > 1,
+    requires="two pure streams or more",
+    example="--scenarios pure:fog,pure:snow",
+)
+def draw_corruption_map(heat_map: HeatMap) -> Figure:
+    """Draw accuracies as numbers, gains over Source as colours, and means at the end of the rows."""
+    labels, mean_column = list(heat_map.styles), len(heat_map.shifts) + 0.25
+    has_means = len(heat_map.shifts) > 1
+    columns = len(heat_map.shifts) + has_means
     width = 2.2 + 0.42 * columns
-    figure = new_figure(min(PAGE * 1.2, width) if columns < 20 else width, 1.1 + 0.2 * len(found.methods))
+    figure = new_figure(min(PAGE * 1.2, width) if columns < 20 else width, 1.1 + 0.2 * len(labels))
     axes = figure.add_subplot()
-    largest = max((abs(gain) for row in found.gains for gain in row if gain is not None), default=0) or 1
-    columns_best = [
-        max((v for v in values if v is not None), default=None) for values in zip(*found.accuracies, strict=True)
-    ]
-    for row, method in enumerate(found.methods):
-        cells = list(zip(found.accuracies[row], found.gains[row], strict=True))
+    largest = max((abs(gain) for row in heat_map.gains.values() for gain in row if gain is not None), default=0) or 1
+    best = [_largest(values) for values in zip(*heat_map.accuracies.values(), strict=True)]
+    best_mean = _largest(map(heat_map.mean, labels))
+    for row, label in enumerate(labels):
+        cells = zip(heat_map.accuracies[label], heat_map.gains[label], strict=True)
         for column, (value, gain) in enumerate(cells):
             shade = 0 if gain is None else gain / largest
-            _draw_cell(axes, row, column, value, shade, bold=value == columns_best[column])
-        mean = found.mean(method)
-        if averaged and mean is not None:
-            means = [m for each in found.methods if (m := found.mean(each)) is not None]
-            _draw_cell(axes, row, columns - 0.75, mean, None, bold=mean == max(means))
-    axes.set_xlim(-0.5, columns - 0.5 + 0.25 * averaged)
-    axes.set_ylim(len(found.methods) - 0.5, -0.5)
-    heads = [*map(words, found.shifts), *(["mean"] if averaged else [])]
-    places = [*range(len(found.shifts)), *([columns - 0.75] if averaged else [])]
-    axes.set_xticks(places, heads, rotation=40, ha="left", rotation_mode="anchor")
+            _draw_cell(axes, row, column, value, shade, bold=value == best[column])
+        mean = heat_map.mean(label)
+        if has_means and mean is not None:
+            _draw_cell(axes, row, mean_column, mean, None, bold=mean == best_mean)
+    axes.set_xlim(-0.5, columns - 0.5 + 0.25 * has_means)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    heads = dict(enumerate(map(words, heat_map.shifts))) | ({mean_column: "mean"} if has_means else {})
+    axes.set_xticks(list(heads), list(heads.values()), rotation=40, ha="left", rotation_mode="anchor")
     axes.xaxis.tick_top()
-    axes.set_yticks(range(len(found.methods)), [found.looks[method].title for method in found.methods])
+    axes.set_yticks(range(len(labels)), [style.title for style in heat_map.styles.values()])
     axes.tick_params(length=0, pad=2)
     for spine in axes.spines.values():
         spine.set_visible(False)
     _draw_scale(figure, axes, largest)
     return figure
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _draw_cell(axes: Axes, row: int, column: float, value: float | None, gain: float | None, *, bold: bool) -> None:

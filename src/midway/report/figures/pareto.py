@@ -1,27 +1,27 @@
-"""Accuracy against cost: what the last points are paid with."""
+"""Accuracy against cost, and the methods that no other method beats in both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from midway.bench import Result
-from midway.report.figures.style import COLUMN, FAINT, Look, line_style, looks_of, new_figure, styled, tick_by_decades
-from midway.report.standings import CostKind, pareto_front, stand
+from midway.metrics import METRICS
+from midway.report.figures.drawing import COLUMN, GREY, annotate, line_style, new_figure, set_log_ticks
+from midway.report.figures.registry import figure
+from midway.report.ranking import pareto_front, rank
+from midway.report.style import PlotStyle, frame_styles
+from midway.report.tidy import Frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Annotation
-
-UNITS = {"seconds": "seconds a batch", "gflops": "GFLOPs an image, forward and backward"}
 
 
 @dataclass(frozen=True)
-class Priced:
-    """A method's mean accuracy in percent, and its cost."""
+class Point:
+    """The mean cost of a method, and its mean accuracy in percent."""
 
     label: str
     cost: float
@@ -33,124 +33,129 @@ class AccuracyAndCost:
     """Methods by cost.
 
     Attributes:
-        kind: Which cost.
-        streams: How many streams and seeds the means are over.
+        metric: The metric that is the cost.
+        streams: Number of scenarios and seeds that the means are over.
         points: The methods, cheapest first.
-        front: Those that no other beats in both.
-        looks: Of the methods.
+        front: Labels of the methods that no other beats in both.
+        styles: Label -> style.
     """
 
-    kind: CostKind
+    metric: str
     streams: int
-    points: tuple[Priced, ...]
+    points: tuple[Point, ...]
     front: tuple[str, ...]
-    looks: dict[str, Look]
+    styles: dict[str, PlotStyle]
 
 
-def accuracy_and_cost(results: Iterable[Result], *, kind: CostKind = "seconds") -> AccuracyAndCost:
-    """Collect mean accuracy and cost of the methods, on the streams that all have.
+def accuracy_and_cost(frame: Frame, *, metric: str = "seconds_per_batch") -> AccuracyAndCost:
+    """Collect mean accuracy and mean cost on the streams that all methods share; methods without the cost are dropped.
 
     Args:
-        results: Of one comparison.
-        kind: ``"seconds"`` a batch as measured, or ``"gflops"`` an image as counted, where that was done.
-
-    Example:
-        >>> from midway.bench import Result
-        >>> from midway.report.figures import accuracy_and_cost
-        >>> def of(label, accuracy, seconds):
-        ...     return Result(label, label, {}, "pure:fog", 8, accuracy, {}, {}, (), seconds)
-        >>> accuracy_and_cost([of("bn", 60.0, 0.1), of("tent", 59.0, 0.3), of("mita", 66.0, 2.0)]).front
-        ('bn', 'mita')
+        frame: Results of one comparison.
+        metric: A metric of cost, such as ``"gflops"``.
     """
-    results = list(results)
-    standings = stand(results)
-    priced = [
-        Priced(s.label, cost, s.accuracy) for s in standings.methods if (cost := s.cost(kind)) is not None and cost > 0
-    ]
-    priced.sort(key=lambda point: point.cost)
-    front = pareto_front([s for s in standings.methods if any(p.label == s.label for p in priced)], kind)
-    return AccuracyAndCost(kind, len(standings.places), tuple(priced), front, looks_of(results))
+    ranking = rank(frame)
+    methods = sorted((m for m in ranking.methods if m.costs.get(metric, 0) > 0), key=lambda m: m.costs[metric])
+    points = tuple(Point(method.label, method.costs[metric], method.mean) for method in methods)
+    return AccuracyAndCost(metric, len(ranking.keys), points, pareto_front(methods, metric), frame_styles(frame))
 
 
-@styled
-def draw_accuracy_and_cost(found: AccuracyAndCost) -> Figure:
+def _is_enough(data: AccuracyAndCost) -> bool:
+    return len(data.points) > 1
+
+
+@figure(
+    "cost_gflops",
+    title="Accuracy against operations",
+    caption="Accuracy against counted operations; the line joins the methods that no other method beats in both.",
+    source=Frame,
+    build=partial(accuracy_and_cost, metric="gflops"),
+    enough=_is_enough,
+    requires="two methods on the same stream, with their cost",
+    example="--methods bn,tent",
+)
+@figure(
+    "cost_seconds",
+    title="Accuracy against time",
+    caption="The line joins the methods that no other method beats in both accuracy and time; their names are bold.",
+    source=Frame,
+    build=accuracy_and_cost,
+    enough=_is_enough,
+    requires="two methods on the same stream",
+    example="--methods bn,tent",
+)
+def draw_accuracy_and_cost(data: AccuracyAndCost) -> Figure:
     """Draw the methods as points with their names, the front as a line."""
     figure = new_figure(COLUMN * 1.35, 3.1)
     axes = figure.add_subplot()
-    front = [point for point in found.points if point.label in found.front]
-    axes.plot([p.cost for p in front], [p.accuracy for p in front], color=FAINT, linewidth=0.8, dashes=(3, 2), zorder=1)
-    for point in found.points:
-        style = line_style(found.looks[point.label]) | {"linestyle": "none"}
+    front = [point for point in data.points if point.label in data.front]
+    axes.plot([p.cost for p in front], [p.accuracy for p in front], color=GREY, linewidth=0.8, dashes=(3, 2), zorder=1)
+    for point in data.points:
+        style = line_style(data.styles[point.label]) | {"linestyle": "none"}
         axes.plot([point.cost], [point.accuracy], zorder=3, **style)
     axes.set_xscale("log")
-    tick_by_decades(axes, (point.cost for point in found.points))
-    axes.set_xlabel(UNITS[found.kind])
-    axes.set_ylabel(f"accuracy (%), mean of {found.streams}" if found.streams > 1 else "accuracy (%)")
+    set_log_ticks(axes, (point.cost for point in data.points))
+    axes.set_xlabel(METRICS[data.metric].title)
+    axes.set_ylabel(f"accuracy (%), mean of {data.streams}" if data.streams > 1 else "accuracy (%)")
     axes.margins(x=0.14, y=0.1)
     axes.grid()
-    figure.draw_without_rendering()  # so that the places of labels are known
-    _name_points(axes, found)
+    figure.draw_without_rendering()  # fixes the coordinates of the points
+    _name_points(axes, data)
     return figure
 
 
-def _name_points(axes: Axes, found: AccuracyAndCost) -> None:
-    """Write each name beside its point, where no other point or name is; the front's names first."""
-    from matplotlib.text import Text
+Box = tuple[float, float, float, float]
+FAR = (14, -14, 22, -22, 30, -30, 38, -38)
+OFFSETS = [(6, 0), (0, 6), (0, -6), (-6, 0), (5, 5), (5, -5), (-5, 5), (-5, -5)]
+OFFSETS += [(dx, dy) for dy in FAR for dx in (8, -8, 20, -20)]
+"""Where a name can be, in points from its point; earlier ones are preferred."""
 
-    points = axes.transData.transform([(point.cost, point.accuracy) for point in found.points])
-    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in points]
-    front = [place for place, point in zip(points, found.points, strict=True) if point.label in found.front]
-    steps = [step / 100 for step in range(101)]
-    for (x0, y0), (x1, y1) in pairwise(front):  # names keep clear of the line
-        line = [(x0 + step * (x1 - x0), y0 + step * (y1 - y0)) for step in steps]
+
+def _name_points(axes: Axes, data: AccuracyAndCost) -> None:
+    """Write each name beside its point, where it overlaps least with points and names; those of the front first."""
+    coordinates = axes.transData.transform([(point.cost, point.accuracy) for point in data.points])
+    taken: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for x, y in coordinates]
+    front = [xy for xy, point in zip(coordinates, data.points, strict=True) if point.label in data.front]
+    for (x0, y0), (x1, y1) in pairwise(front):  # names do not cover the line
+        line = [(x0 + step / 100 * (x1 - x0), y0 + step / 100 * (y1 - y0)) for step in range(101)]
         taken += [(x - 2, y - 2, x + 2, y + 2) for x, y in line]
     inside = axes.get_window_extent().extents
-    places = [
-        (6, 0, "left", "center"),
-        (0, 6, "center", "bottom"),
-        (0, -6, "center", "top"),
-        (-6, 0, "right", "center"),
-    ]
-    places += [(5, 5, "left", "bottom"), (5, -5, "left", "top"), (-5, 5, "right", "bottom"), (-5, -5, "right", "top")]
-    far = (14, -14, 22, -22, 30, -30, 38, -38)
-    places += [(dx, dy, "left" if dx > 0 else "right", "center") for dy in far for dx in (8, -8, 20, -20)]
-    for point in sorted(found.points, key=lambda point: point.label not in found.front):
-        best: Annotation | None = None
-        least = float("inf")
-        for dx, dy, horizontal, vertical in places:
-            note = axes.annotate(
-                found.looks[point.label].title,
-                (point.cost, point.accuracy),
-                (dx, dy),
-                textcoords="offset points",
-                ha=horizontal,
-                va=vertical,
-                fontsize=7,
-                weight="bold" if point.label in found.front else "normal",
-                arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.4} if abs(dy) > 8 else None,
-            )
-            note.get_window_extent()  # puts it in its place
-            extent = Text.get_window_extent(note)  # without the line that leads to it
-            box = (extent.x0, extent.y0, extent.x1, extent.y1)
-            clash = sum(_overlap(box, other) for other in taken) + 5 * _outside(box, inside)
-            if clash < least:
-                if best is not None:
-                    best.remove()
-                best, least, kept = note, clash, box
-            else:
-                note.remove()
-            if least == 0:
+    for point in sorted(data.points, key=lambda point: point.label not in data.front):
+        clashes: dict[tuple[int, int], float] = {}
+        for offset in OFFSETS:
+            box = _name_point(axes, data, point, offset, remove=True)
+            outside = _area(box) - _overlap(box, inside)
+            clashes[offset] = sum(_overlap(box, other) for other in taken) + 5 * outside
+            if clashes[offset] == 0:
                 break
-        taken.append((kept[0] - 4, kept[1] - 2, kept[2] + 4, kept[3] + 2))
+        box = _name_point(axes, data, point, min(clashes, key=clashes.__getitem__))
+        taken.append((box[0] - 4, box[1] - 2, box[2] + 4, box[3] + 2))
 
 
-Box = tuple[float, float, float, float]
+def _name_point(
+    axes: Axes, data: AccuracyAndCost, point: Point, offset: tuple[int, int], *, remove: bool = False
+) -> Box:
+    """Write the name of a point at an offset, with a line to it if that is far, and return its box in pixels."""
+    from matplotlib.text import Text
+
+    dx, dy = offset
+    far = abs(dy) > 8
+    horizontal = "center" if dx == 0 else "left" if dx > 0 else "right"
+    vertical = "center" if far or dy == 0 else "bottom" if dy > 0 else "top"
+    weight = "bold" if point.label in data.front else "normal"
+    arrow = {"arrowstyle": "-", "color": GREY, "linewidth": 0.4} if far else None
+    more = {"ha": horizontal, "va": vertical, "weight": weight, "arrowprops": arrow}
+    name = annotate(axes, data.styles[point.label].title, (point.cost, point.accuracy), offset, **more)
+    name.get_window_extent()  # updates its position
+    extent = Text.get_window_extent(name)  # without the line
+    if remove:
+        name.remove()
+    return (extent.x0, extent.y0, extent.x1, extent.y1)
 
 
 def _overlap(a: Box, b: Box) -> float:
-    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    return width * height if width > 0 and height > 0 else 0.0
+    return _area((max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3])))
 
 
-def _outside(box: Box, frame: Box) -> float:
-    return (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, frame)
+def _area(box: Box) -> float:
+    return max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1])

@@ -1,176 +1,153 @@
-"""Accuracy on outliers against their share, per method, with run times (the MITA paper's sweep)."""
+"""Accuracy on outliers against their share, and the time of a batch (the sweep of the MITA paper)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from midway.bench import Result
-from midway.report.common_seeds import common_seeds
-from midway.report.figures.style import (
-    FAINT,
-    PAGE,
-    Look,
-    line_style,
-    looks_of,
-    new_figure,
-    styled,
-    tick_by_decades,
-)
-from midway.report.labels import words
-from midway.report.standings import parts_of, scenario_of
-from midway.significance import summarise
+from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure, set_log_ticks
+from midway.report.figures.registry import figure
+from midway.report.style import PlotStyle, frame_styles, words
+from midway.report.table import Value, pivot
+from midway.report.tidy import ALL, Frame
+from midway.streams import SEVERITY, Scenario
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FEWEST_RATIOS = 3
-"""Two points are no sweep."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """Accuracy on the images of A at one ratio: mean over the seeds all methods share; spread if there are several."""
-
-    ratio: float
-    accuracy: float
-    spread: float | None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One pair of distributions: how well each method knows the images of A, the rarer they are.
+    """A pair of shifts: label -> share of outliers -> accuracy on the outliers, over the seeds that all methods share.
 
     Attributes:
-        shift_a: The outliers.
-        shift_b: The rest.
-        severity: Of both.
-        lines: Method -> points by ratio.
+        shifts: The shift of the outliers and that of the rest.
+        severity: The severity of both.
+        lines: The accuracies.
     """
 
-    shift_a: str
-    shift_b: str
+    shifts: tuple[str, ...]
     severity: int
-    lines: dict[str, tuple[Point, ...]]
+    lines: dict[str, dict[float, Value]]
 
 
 @dataclass(frozen=True)
 class Sweeps:
-    """The sweeps of a comparison, and the mean seconds a batch of each method over them."""
+    """The sweeps of a comparison, and the mean seconds per batch of each label over all of them."""
 
     sweeps: tuple[Sweep, ...]
     seconds: dict[str, float]
-    looks: dict[str, Look]
+    styles: dict[str, PlotStyle]
 
 
-def ratio_sweeps(results: Iterable[Result]) -> Sweeps:
-    """Collect the pairs that were run at three ratios or more.
+def ratio_sweeps(frame: Frame) -> Sweeps:
+    """Collect the pairs of shifts with three ratios or more.
 
-    Where an outlier stream and a mixture have the same ratio, the mixture counts, as in the paper's sweep.
-
-    Example:
-        >>> from midway.bench import Result
-        >>> from midway.report.figures import ratio_sweeps
-        >>> def of(ratio, accuracy):
-        ...     groups, images = {"fog": accuracy, "snow": 80.0}, {"fog": 5, "snow": 5}
-        ...     return Result("bn", "bn", {}, f"mixture:fog/snow@{ratio}", 10, 77.0, groups, images, (), 0.5)
-        >>> found = ratio_sweeps([of(0.5, 70.0), of(0.1, 60.0), of(0.2, 65.0)])
-        >>> [(point.ratio, point.accuracy) for point in found.sweeps[0].lines["bn"]], found.seconds
-        ([(0.1, 60.0), (0.2, 65.0), (0.5, 70.0)], {'bn': 0.5})
+    Where an outlier stream and a mixture have the same ratio, the mixture counts, as in the paper.
     """
-    results = common_seeds(results)
-    found: dict[tuple[str, str, int], dict[float, dict[str, dict[str, list[Result]]]]] = {}
-    for result in results:
-        scenario = scenario_of(result.stream)
-        if scenario is not None and scenario.kind in ("outlier", "mixture") and "A" in parts_of(result):
-            assert scenario.amount is not None
-            pair = (scenario.shifts[0], scenario.shifts[1], scenario.severity)
-            kinds = found.setdefault(pair, {}).setdefault(scenario.amount, {})
-            kinds.setdefault(scenario.kind, {}).setdefault(result.label, []).append(result)
-    looks = looks_of(results)
-    sweeps: list[Sweep] = []
-    seconds: dict[str, list[float]] = {}
-    for pair, ratios in found.items():
-        if len(ratios) < FEWEST_RATIOS:
-            continue
-        chosen = {ratio: kinds.get("mixture") or kinds["outlier"] for ratio, kinds in sorted(ratios.items())}
-        lines = {
-            label: tuple(_point(ratio, by_label[label]) for ratio, by_label in chosen.items() if label in by_label)
-            for label in looks
-        }
-        sweeps.append(Sweep(*pair, {label: points for label, points in lines.items() if points}))
-        for by_label in chosen.values():
-            for label, runs in by_label.items():
-                seconds.setdefault(label, []).extend(run.seconds_per_batch for run in runs)
-    shown = {label: look for label, look in looks.items() if label in seconds}
-    return Sweeps(tuple(sweeps), {label: fmean(seconds[label]) for label in shown}, shown)
+    shared = frame.common_seeds()
+    outliers = shared.where(metric="accuracy").filter(
+        lambda row: (
+            row.scenario.kind in ("outlier", "mixture")
+            and row.group == row.scenario.shifts[0]
+            and not math.isnan(row.value)
+        )
+    )
+    ratios: dict[tuple[tuple[str, ...], int], dict[float, Scenario]] = {}
+    for scenario in outliers.unique("scenario"):
+        known = ratios.setdefault((scenario.shifts, scenario.severity), {})
+        if scenario.kind == "mixture" or scenario.amount not in known:
+            known[scenario.amount] = scenario
+    chosen = {pair: known for pair, known in ratios.items() if len(known) >= FEWEST_RATIOS}
+    styles = frame_styles(frame)
+    sweeps = [Sweep(*pair, _lines(outliers.where(scenario=known.values()), styles)) for pair, known in chosen.items()]
+    scenarios = {scenario for known in chosen.values() for scenario in known.values()}
+    times = shared.where(scenario=scenarios, metric="seconds_per_batch", group=ALL)
+    seconds = {label: fmean(row.value for row in times.where(label=label)) for label in times.unique("label")}
+    return Sweeps(tuple(sweeps), seconds, styles)
 
 
-def _point(ratio: float, runs: Sequence[Result]) -> Point:
-    summary = summarise([parts_of(run)["A"] for run in runs])
-    return Point(ratio, summary.mean, summary.spread)
+def _lines(outliers: Frame, styles: dict[str, PlotStyle]) -> dict[str, dict[float, Value]]:
+    """Return the accuracies by label and ratio, labels in the order of the styles, ratios rising."""
+    table = pivot(outliers)
+    ratios = [0 if column.scenario is None else column.scenario.amount or 0 for column in table.columns]
+    order = sorted(range(len(ratios)), key=ratios.__getitem__)
+    rows = dict(table.rows)
+    return {
+        label: {ratios[index]: value for index in order if (value := rows[label][index]) is not None}
+        for label in styles
+        if label in rows
+    }
 
 
-@styled
-def draw_sweeps(found: Sweeps) -> Figure:
-    """Draw one panel a pair, and the run times of the methods, which are also the legend."""
-    across = min(len(found.sweeps), 3)
-    down = -(-len(found.sweeps) // across)
-    figure = new_figure(PAGE if across > 1 else PAGE * 0.75, max(2.4 * down, 0.9 + 0.17 * len(found.seconds)))
+@figure(
+    "outlier_ratio",
+    title="From rare outliers to half and half",
+    caption="Accuracy on the images of the first shift against their share of the stream, and the time of a batch.",
+    source=Frame,
+    build=ratio_sweeps,
+    enough=lambda data: len(data.sweeps) > 0,
+    requires=f"a pair of shifts at {FEWEST_RATIOS} ratios or more",
+    example="--scenarios sweep:glass_blur/gaussian_noise@0.005+0.1+0.5",
+)
+def draw_sweeps(data: Sweeps) -> Figure:
+    """Draw one panel per pair, and the times of the methods, which are also the legend."""
+    across = min(len(data.sweeps), 3)
+    down = -(-len(data.sweeps) // across)
+    figure = new_figure(PAGE if across > 1 else PAGE * 0.75, max(2.4 * down, 0.9 + 0.17 * len(data.seconds)))
     grid = figure.add_gridspec(down, across + 1, width_ratios=[1.0] * across + [0.62 if across > 1 else 0.45])
-    for number, sweep in enumerate(found.sweeps):
+    for number, sweep in enumerate(data.sweeps):
         axes = figure.add_subplot(grid[number // across, number % across])
-        _draw_sweep(axes, sweep, found.looks)
+        _draw_sweep(axes, sweep, data.styles)
         if number % across == 0:
             axes.set_ylabel("accuracy on the outliers (%)")
-        if number >= len(found.sweeps) - across:
+        if number >= len(data.sweeps) - across:
             axes.set_xlabel("share of outliers (%)")
-    _draw_seconds(figure.add_subplot(grid[:, across]), found)
+    _draw_seconds(figure.add_subplot(grid[:, across]), data)
     return figure
 
 
-def _draw_sweep(axes: Axes, sweep: Sweep, looks: dict[str, Look]) -> None:
+def _draw_sweep(axes: Axes, sweep: Sweep, styles: dict[str, PlotStyle]) -> None:
     from matplotlib.ticker import NullLocator
 
-    for number, (label, points) in enumerate(sweep.lines.items()):
-        ratios, accuracies = [p.ratio for p in points], [p.accuracy for p in points]
-        axes.plot(ratios, accuracies, zorder=3 + number, **line_style(looks[label]))
-        if any(p.spread is not None for p in points):
-            low = [p.accuracy - (p.spread or 0) for p in points]
-            high = [p.accuracy + (p.spread or 0) for p in points]
-            axes.fill_between(ratios, low, high, color=looks[label].colour, alpha=0.12, linewidth=0)
+    for number, (label, line) in enumerate(sweep.lines.items()):
+        axes.plot(list(line), [value.mean for value in line.values()], zorder=3 + number, **line_style(styles[label]))
+        if any(value.spread is not None for value in line.values()):
+            low, high = ([v.mean + sign * (v.spread or 0) for v in line.values()] for sign in (-1, 1))
+            axes.fill_between(list(line), low, high, color=styles[label].colour, alpha=0.12, linewidth=0)
     axes.set_xscale("log")
-    ticks = sorted({point.ratio for points in sweep.lines.values() for point in points})
-    apart = ticks[:1]
-    for tick in ticks:
-        if tick / apart[-1] > 2.4:  # nearer ones would overlap
-            apart.append(tick)
-    axes.set_xticks(apart, [f"{100 * tick:g}" for tick in apart])
+    ratios = sorted({ratio for line in sweep.lines.values() for ratio in line})
+    ticks = ratios[:1]
+    for ratio in ratios:
+        if ratio / ticks[-1] > 2.4:  # labels of closer ticks would overlap
+            ticks.append(ratio)
+    axes.set_xticks(ticks, [f"{100 * tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(axis="y")
-    strength = "" if sweep.severity == 5 else f", severity {sweep.severity}"
-    axes.set_title(f"{words(sweep.shift_a)}\namong {words(sweep.shift_b)}{strength}", loc="left")
+    first, second = map(words, sweep.shifts)
+    severity = "" if sweep.severity == SEVERITY else f", severity {sweep.severity}"
+    axes.set_title(f"{first}\namong {second}{severity}", loc="left")
 
 
-def _draw_seconds(axes: Axes, found: Sweeps) -> None:
-    """Draw times from cheap to dear, named and marked as the lines are."""
-    ordered = sorted(found.seconds, key=lambda label: found.seconds[label])
-    least, most = min(found.seconds.values()), max(found.seconds.values())
-    for place, label in enumerate(ordered):
-        look, seconds = found.looks[label], found.seconds[label]
-        axes.plot([least / 2, seconds], [place, place], **line_style(look) | {"markevery": [1]})
-        axes.annotate(
-            f"{seconds:.2g} s", (seconds, place), (6, 0), textcoords="offset points", va="center", fontsize=6.5
-        )
+def _draw_seconds(axes: Axes, data: Sweeps) -> None:
+    """Draw times in rising order, with the names and markers of the lines."""
+    labels = sorted(data.seconds, key=data.seconds.__getitem__)
+    least, most = min(data.seconds.values()), max(data.seconds.values())
+    for row, label in enumerate(labels):
+        seconds = data.seconds[label]
+        axes.plot([least / 2, seconds], [row, row], **line_style(data.styles[label]) | {"markevery": [1]})
+        annotate(axes, f"{seconds:.2g} s", (seconds, row), (6, 0), va="center", fontsize=6.5)
     axes.set_xscale("log")
-    axes.set_xlim(least / 2, most * (2 * most / least) ** 0.45)  # room for the last number
-    tick_by_decades(axes, (least / 2, most))
+    axes.set_xlim(least / 2, most * (2 * most / least) ** 0.45)  # leaves space for the last number
+    set_log_ticks(axes, (least / 2, most))
     axes.set_xlabel("seconds")
-    axes.set_yticks(range(len(ordered)), [found.looks[label].title for label in ordered])
+    axes.set_yticks(range(len(labels)), [data.styles[label].title for label in labels])
     axes.tick_params(axis="y", length=0, pad=5)
     axes.invert_yaxis()
-    axes.spines["left"].set_color(FAINT)
+    axes.spines["left"].set_color(GREY)
     axes.set_title("time of a batch", loc="left")

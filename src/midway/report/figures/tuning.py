@@ -1,4 +1,4 @@
-"""How a search went: every trial with the best so far, and which hyper-parameters mattered."""
+"""The history of a search, and the importance of its hyper-parameters."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from midway.report.figures.style import COLUMN, FAINT, Look, looks, new_figure, styled
-from midway.tune.findings import Findings
+from midway.report.figures.drawing import COLUMN, GREY, new_figure
+from midway.report.figures.registry import figure
+from midway.report.style import PlotStyle, plot_styles
+from midway.tune.result import StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,81 +20,82 @@ class History:
     """Trials of a search; accuracies are means over its streams, in percent.
 
     Attributes:
-        complete: (number, accuracy) of trials that saw every image.
-        pruned: (number, accuracy as far as it came) of those that were stopped.
+        complete: (number, accuracy) of trials that used all images.
+        pruned: (number, last accuracy) of trials that were stopped early.
         best: (number, best accuracy of complete trials so far), wherever it rises.
         default: Accuracy of the method's defaults; None if they were not tried.
-        look: How the method is shown.
+        style: The style of the method.
     """
 
     complete: tuple[tuple[int, float], ...]
     pruned: tuple[tuple[int, float], ...]
     best: tuple[tuple[int, float], ...]
     default: float | None
-    look: Look
+    style: PlotStyle
 
 
-def history_of(findings: Findings) -> History:
-    """Collect the trials of a search.
-
-    Example:
-        >>> from midway.report.figures.tuning import history_of
-        >>> from midway.tune import Findings, TrialRecord
-        >>> values = [70.0, 69.0, 72.5]
-        >>> trials = tuple(TrialRecord(n, "complete", {"lr": n}, value) for n, value in enumerate(values))
-        >>> history_of(Findings("tent", "tent-0", {}, {"lr": 0}, trials, {})).best
-        ((0, 70.0), (2, 72.5))
-    """
-
-    def of(state: str) -> tuple[tuple[int, float], ...]:
-        found = [trial for trial in findings.trials if trial.state == state]
-        return tuple((trial.number, trial.accuracy) for trial in found if trial.accuracy is not None)
-
+def history_of(study: StudyResult) -> History:
+    """Collect the trials of a search."""
+    complete, pruned = (
+        tuple((t.number, t.accuracy) for t in study.trials if t.state == state and t.accuracy is not None)
+        for state in ("complete", "pruned")
+    )
     best: list[tuple[int, float]] = []
-    for number, accuracy in of("complete"):
+    for number, accuracy in complete:
         if not best or accuracy > best[-1][1]:
             best.append((number, accuracy))
-    default = None if findings.default is None else findings.default.accuracy
-    look = looks({findings.method: findings.method})[findings.method]
-    return History(of("complete"), of("pruned"), tuple(best), default, look)
+    default = None if study.default is None else study.default.accuracy
+    style = plot_styles({study.method: study.method})[study.method]
+    return History(complete, pruned, tuple(best), default, style)
 
 
-@styled
+@figure(
+    "history",
+    title="History of a search",
+    caption="The mean accuracy of every trial, and the best one so far.",
+    source=StudyResult,
+    build=history_of,
+    enough=lambda history: len(history.complete) > 0,
+    requires="a search with a complete trial",
+)
 def draw_history(history: History) -> Figure:
-    """Draw every trial, a step wherever the best rises, and the defaults as a line."""
+    """Draw every trial, a step wherever the best accuracy rises, and the defaults as a line."""
     from matplotlib.ticker import MaxNLocator
 
     figure = new_figure(1.4 * COLUMN, 2.4)
     axes = figure.add_subplot()
     if history.pruned:
-        axes.plot(*zip(*history.pruned, strict=True), "x", color=FAINT, label="stopped early", markersize=3)
-    axes.plot(*zip(*history.complete, strict=True), "o", color=history.look.colour, label="complete", markersize=3)
+        axes.plot(*zip(*history.pruned, strict=True), "x", color=GREY, label="stopped early", markersize=3)
+    axes.plot(*zip(*history.complete, strict=True), "o", color=history.style.colour, label="complete", markersize=3)
     last = max(number for number, _ in (*history.complete, *history.pruned))
     steps = [*history.best, (last, history.best[-1][1])]
-    axes.step(*zip(*steps, strict=True), where="post", color=history.look.colour, label="best so far")
+    axes.step(*zip(*steps, strict=True), where="post", color=history.style.colour, label="best so far")
     if history.default is not None:
-        axes.axhline(history.default, color=FAINT, linewidth=0.8, linestyle=(0, (4, 2)), label="defaults")
+        axes.axhline(history.default, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), label="defaults")
     axes.set_xlabel("trial")
     axes.set_ylabel("mean accuracy (%)")
-    axes.set_title(history.look.title)
+    axes.set_title(history.style.title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="y")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
-@styled
+@figure(
+    "importance",
+    title="Importance of hyper-parameters",
+    caption="The share of the variation in accuracy that each hyper-parameter explains.",
+    source=StudyResult,
+    build=lambda study: study.importance,
+    requires="a search with enough trials to estimate importances",
+)
 def draw_importance(importance: Mapping[str, float]) -> Figure:
-    """Draw one bar a hyper-parameter, the most important on top.
-
-    Args:
-        importance: Hyper-parameter -> share, largest first.
-    """
+    """Draw one bar per hyper-parameter, in the given order from top to bottom."""
     figure = new_figure(1.4 * COLUMN, 0.7 + 0.22 * len(importance))
     axes = figure.add_subplot()
     shares = [100 * share for share in importance.values()]
-    drawn = axes.barh(list(importance), shares, color=looks({"tent": "tent"})["tent"].colour, height=0.7)
-    axes.bar_label(drawn, [f"{share:.0f}" for share in shares], fontsize=7, padding=2)
+    bars = axes.barh(list(importance), shares, color=plot_styles({"tent": "tent"})["tent"].colour, height=0.7)
+    axes.bar_label(bars, [f"{share:.0f}" for share in shares], fontsize=7, padding=2)
     axes.invert_yaxis()
     axes.set_xlabel("importance (%)")
     axes.set_xlim(0, max(100.0, *shares) if len(shares) < 2 else 1.15 * max(shares))

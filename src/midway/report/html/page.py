@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a run, or two; every string is escaped, nothing is fetched."""
+"""One self-contained HTML page about a run, or about two: views are computed here, templates write and escape them."""
 
 from __future__ import annotations
 
@@ -6,130 +6,113 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from html import escape
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from midway.bench import Comparison
-from midway.report.html.changes import changes, changes_html
-from midway.report.html.gallery import gallery, pictures_of
-from midway.report.html.problems import Failed, environments, failures
-from midway.report.html.search import search_html
-from midway.report.html.section import Section, title_of
-from midway.report.labels import tell_apart
-from midway.report.stored_run import StoredRun, tell_runs_apart
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from midway.files import write_atomically
+from midway.methods import hyperparameters, names
+from midway.report.html.charts import Chart, change_chart, charts_of, search_charts, series
+from midway.report.html.views import Cell, accuracy_tables, metric_rows, number, pictures_of, split_table, table_view
+from midway.report.ranking import LEVEL, Winner, difference, find_winner, verdict, winners
+from midway.report.render import show_number
+from midway.report.stored_run import Comparison, StoredRun, distinct_names
+from midway.report.style import PlotStyle, plot_styles
+from midway.report.table import pivot
+from midway.significance import show_p_value
+
+if TYPE_CHECKING:
+    from midway.tune.result import StudyResult
 
 MOST_COMMANDS = 6
-"""That a page shows of a run."""
 
 
-def write_report(run: StoredRun | Comparison, path: Path, *, against: StoredRun | Comparison | None = None) -> Path:
+def write_report(run: StoredRun, path: Path | str, *, against: StoredRun | None = None) -> Path:
     """Write the page to a file, whole or not at all.
 
     Args:
-        run: What to report.
-        path: The file.
-        against: An earlier run to compare it with.
+        run: The run, see ``read_run``.
+        path: The file; its folder is created if it does not exist.
+        against: An earlier run to compare with.
 
     Example:
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from midway.bench import Comparison, Result
-        >>> from midway.report import write_report
-        >>> result = Result("bn", "bn", {}, "pure:fog", 4, 75.0, {"fog": 75.0}, {"fog": 4}, (70.0, 80.0), 0.125)
+        >>> from midway.bench import Grid, LocalEngine
+        >>> from midway.report import stored_run, write_report
+        >>> cells = Grid.from_dict({"methods": "bn", "images": 100, "batch_sizes": 50}).cells()
+        >>> run = stored_run("example", list(LocalEngine().run(cells)), command="midway run")
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     page = write_report(Comparison("Fog", "midway run", {}, (result,)), Path(folder) / "report.html")
-        ...     "75.00 %" in page.read_text()
+        ...     page = write_report(run, Path(folder) / "report.html")
+        ...     "<b>BN</b> has the highest mean accuracy" in page.read_text()
         True
     """
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(render(run, against=against), encoding="utf-8")
-    return partial.replace(path)
+    write_atomically(path, render(run, against=against).encode())
+    return path
 
 
-def render(run: StoredRun | Comparison, *, against: StoredRun | Comparison | None = None) -> str:
+def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
     """Return the page as text."""
-    runs = tell_runs_apart([_as_run(each) for each in (against, run) if each is not None])
+    runs = distinct_names([each for each in (against, run) if each is not None])
     newest, several = runs[-1], len(runs) > 1
+    data: list[dict[str, Any]] = []  # what the script draws, section by section
     sections = [
-        Section.of(f"{each.name}: {comparison.title}" if several else comparison.title, comparison)
+        _section(f"{each.name}: {comparison.title}" if several else comparison.title, comparison, data)
         for each in reversed(runs)
         for comparison in each.comparisons
-        if comparison.results
+        if comparison.records
     ]
-    changed, alone = changes(runs[0], newest) if several else ([], [])
-    pictures = [(each.name if several else "", *pictures_of(each)) for each in reversed(runs)]
-    failed = [(each.name, failure) for each in runs for failure in failures(each.records)]
-    title = f"{newest.name} against {runs[0].name}" if several else newest.name
-    body = [
-        changes_html(changed, alone, number=len(sections)) if several else "",
-        *(search_html(each.search) for each in reversed(runs) if each.search is not None),
-        _contents(sections) if len(sections) > 1 else "",
-        *(section.html(number) for number, section in enumerate(sections)),
-        "" if sections or any(each.search for each in runs) else "<p>There are no results yet.</p>",
-        gallery([(name, shown) for name, found, _ in pictures for shown in found]),
-        _reproduce(runs),
-        _problems(runs, failed, [note for _, _, left_out in pictures for note in left_out]),
-    ]
-    data = [*(section.data for section in sections), *(change.data for change in changed)]
-    style, script = _asset("report.css"), _asset("report.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{escape(title)} - Midway report</title>
-<style>{style}</style>
-</head>
-<body>
-<a class="skip" href="#main">Skip to the answer</a>
-<header><div><p class="faint">Midway report</p><h1>{escape(title)}</h1></div>
-<button type="button" id="theme" hidden>Theme</button></header>
-<main id="main">
-{"".join(body)}
-</main>
-<footer>Made by midway {escape(methods_version())}. This file needs no network and sends nothing.</footer>
-<dialog aria-label="Enlarged picture"><form method="dialog"><button>Close</button></form>
-<div class="whole" tabindex="0"><img alt=""></div></dialog>
-<script type="application/json" id="data">{_json(data)}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+    changes, unpaired = _changes(runs[0], newest, data) if several else ([], [])
+    pictures = [(each, *pictures_of(each)) for each in reversed(runs)]
+    script = _asset("report.js")
+    template = _templates().get_template("report.html")
+    return template.render(
+        title=f"{newest.name} against {runs[0].name}" if several else newest.name,
+        runs=runs,
+        sections=sections,
+        changes=changes,
+        unpaired=unpaired,
+        searches=[_search(each.search, data) for each in reversed(runs) if each.search is not None],
+        pictures=[(f"{each.name}: " if several else "", picture) for each, some, _ in pictures for picture in some],
+        remarks=[note for *_, left_out in pictures for note in left_out] + [r for each in runs for r in each.remarks],
+        failures=[(each.name, record) for each in runs for record in each.records if record.failure is not None],
+        data=_finite(data),
+        style=Markup(_asset("report.css")),
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=version("midway"),
+        most_commands=MOST_COMMANDS,
+        level=LEVEL,
+    )
 
 
-def methods_version() -> str:
-    """Return the version of this package."""
-    from midway._version import __version__
-
-    return __version__
-
-
-def _as_run(run: StoredRun | Comparison) -> StoredRun:
-    """Take a comparison for a run, and tell results of one label and different settings apart."""
-    if isinstance(run, Comparison):
-        run = StoredRun(run.title, None, (run,))
-    apart = tuple(replace(each, results=tell_apart(each.results)) for each in run.comparisons)
-    return replace(run, comparisons=apart)
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("midway.report.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["sentence"] = lambda text: f"{text[:1].upper()}{text[1:]}."
+    environment.globals["verdict"] = verdict
+    return environment
 
 
 def _asset(name: str) -> str:
     return (resources.files("midway.report.html") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _json(content: Any) -> str:
-    """Write JSON that can stand within a page: no tag can begin in it, and there is no NaN."""
-    return json.dumps(_finite(content), separators=(",", ":")).replace("<", "\\u003c")
-
-
 def _finite(value: Any) -> Any:
+    """Return data that JSON can hold: NaN becomes None, numbers have six digits."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -139,41 +122,193 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _contents(sections: Sequence[Section]) -> str:
-    links = "".join(
-        f'<li><a href="#comparison-{number}">{escape(section.name)}</a>: '
-        f"{title_of(section.winner.best.label, section.looks)} {section.winner.best.accuracy:.2f} %</li>"
-        for number, section in enumerate(sections)
-    )
-    return f'<nav aria-label="Comparisons"><ul>{links}</ul></nav>'
+def _drawn(data: list[dict[str, Any]], drawn: list[dict[str, Any]], charts: list[Chart]) -> int:
+    """Add the charts of a section to what the script draws and return the index of the section."""
+    data.append({"methods": drawn, "charts": charts})
+    return len(data) - 1
 
 
-def _reproduce(runs: Sequence[StoredRun]) -> str:
-    made = []
-    for run in runs:
-        commands = run.commands
-        name = f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 and commands else ""
-        said = ["The results are of several commands, the newest last"] if len(commands) > 1 else []
-        if (earlier := len(commands) - MOST_COMMANDS) > 0:
-            said.append(f"{earlier} earlier ones are left out here, the store has them")
-        shown = "".join(
-            f'<div class="command"><pre><code>{escape(command)}</code></pre>'
-            '<button type="button" class="copy" hidden>Copy</button></div>'
-            for command in commands[-MOST_COMMANDS:]
+def _section(name: str, comparison: Comparison, data: list[dict[str, Any]]) -> dict[str, Any]:
+    frame, styles = comparison.frame, comparison.styles
+    winner = find_winner(frame)
+    assert winner is not None
+    charts = charts_of(frame)
+    tables = accuracy_tables(frame)
+    common = [note for note in tables[0].notes if all(note in table.notes for table in tables)]
+    parts = [
+        part
+        for table in tables
+        for part in split_table(replace(table, notes=tuple(note for note in table.notes if note not in common)))
+    ]
+    return {
+        "index": _drawn(data, series(styles, wide=winner.best.label), charts),
+        "name": name,
+        "styles": styles,
+        "winner": winner,
+        "cost": _cost(winner),
+        "remarks": comparison.remarks(),
+        "winners": [_winner_row(each, styles) for each in winners(frame)],
+        "tables": [table_view(part, styles) for part in parts],
+        "notes": common,
+        "metrics": metric_rows(frame.common_seeds(), styles),
+        "charts": charts,
+        "settings": [[key, _text(value)] for key, value in comparison.settings.items()],
+        "hyperparameters": [[styles[label].title, text] for label, text in _hyperparameters(comparison).items()],
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_setting(each)}" for name, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _setting(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _cost(winner: Winner) -> tuple[str, str]:
+    """Return the time of a batch of the best method, and how it compares."""
+    seconds = "seconds_per_batch"
+    best, second, source = winner.best.costs, winner.next, winner.source
+    if seconds not in best:
+        return "-", ""
+    compared = []
+    if source is not None and source.costs.get(seconds):
+        compared.append(f"{show_number(best[seconds] / source.costs[seconds])} times Source")
+    if second is not None and second is not source and second.costs.get(seconds):
+        compared.append(f"{show_number(best[seconds] / second.costs[seconds])} times the next best")
+    if "gflops" in best:
+        compared.append(f"{show_number(best['gflops'])} GFLOPs an image")
+    return f"{show_number(best[seconds])} s a batch", "; ".join(compared)
+
+
+def _winner_row(winner: Winner, styles: Mapping[str, PlotStyle]) -> list[Cell]:
+    best, lead = winner.best, winner.lead
+    gain = None if winner.source is None else best.mean - winner.source.mean
+    p_value = None if lead is None else lead.signed_rank
+    return [
+        winner.scope,
+        styles[best.label].title,
+        (best.mean, f"{best.mean:.2f}"),
+        None if lead is None else (lead.difference, f"{lead.difference:+.2f}" if lead.difference else "level"),
+        "-" if winner.next is None else styles[winner.next.label].title,
+        None if gain is None else (gain, f"{gain:+.2f}"),
+        None if p_value is None else (p_value, show_p_value(p_value)),
+        (winner.count, str(winner.count)),
+    ]
+
+
+def _hyperparameters(comparison: Comparison) -> dict[str, str]:
+    """Return the hyper-parameters of each label; those that differ from the defaults are bold."""
+    texts: dict[str, str] = {}
+    for record in comparison.records:
+        cell, result = record.cell, record.result
+        if cell.label in texts or result is None:
+            continue
+        known = hyperparameters(cell.method) if cell.method in names() else {}
+        defaults = json.loads(json.dumps(known, default=repr))
+        parts = []
+        for name, value in result.hyperparameters.items():
+            text = f"{name}={_text(value)}"
+            changed = name in defaults and defaults[name] != value and name != "seed"
+            parts.append(Markup("<b>{}</b>").format(text) if changed else text)
+        texts[cell.label] = Markup(", ").join(parts) or "none"
+    return {label: texts[label] for label in comparison.styles}
+
+
+def _changes(
+    first: StoredRun, second: StoredRun, data: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    """Compare the comparisons of two runs that have the same title; of several, those with most settings in common.
+
+    Returns:
+        The views of the pairs, and the titles that only one run has, each with its name.
+    """
+    changes, only_second = [], []
+    left = list(first.comparisons)
+    for comparison in second.comparisons:
+        settings = comparison.settings.items()
+        partner = max(
+            (each for each in left if each.title == comparison.title),
+            key=lambda each: sum(each.settings.get(name) == value for name, value in settings),
+            default=None,
         )
-        made.append(name + (f"<p>{'; '.join(said)}.</p>" if said else "") + shown)
-    return f'<section id="reproduce"><h2>Run it again</h2>{"".join(made)}</section>' if any(made) else ""
+        if partner is None:
+            only_second.append((second.name, comparison.title))
+        else:
+            left.remove(partner)
+            changes.append(_change(partner, comparison, (first.name, second.name), data))
+    return changes, [*((first.name, each.title) for each in left), *only_second]
 
 
-def _problems(runs: Sequence[StoredRun], failed: Sequence[tuple[str, Failed]], notes: Sequence[str]) -> str:
-    remarks = [*notes, *(remark for run in runs for remark in environments(run.records))]
-    if not failed and not remarks:
-        return ""
-    listed = "".join(f"<li>{escape(remark)}</li>" for remark in remarks)
-    shown = "".join(
-        f"<details><summary>{escape(f'{name}: ' if len(runs) > 1 else '')}{escape(failure.cell)}: "
-        f"{escape(failure.error)}</summary><pre>{escape(failure.traceback) or 'no traceback'}</pre></details>"
-        for name, failure in failed
-    )
-    heading = f"<p>{len(failed)} of the cells failed; the same command tries them again.</p>" if failed else ""
-    return f'<section id="problems"><h2>Failures and remarks</h2><ul>{listed}</ul>{heading}{shown}</section>'
+def _change(
+    first: Comparison, second: Comparison, names: tuple[str, str], data: list[dict[str, Any]]
+) -> dict[str, Any]:
+    labels = {record.cell.label: record.cell.method for record in (*first.records, *second.records)}
+    styles = plot_styles(labels)
+    changed = difference(first.frame, second.frame, rival=names[0])
+    by_label = changed.by_label
+    caption = f"Mean accuracy of {names[1]} minus that of {names[0]}, on what both have."
+    chart = change_chart({label: each.difference for label, each in by_label.items()}, styles, caption)
+    charts = [chart] if by_label else []
+    table = pivot(changed.frame, title=f"{names[1]} minus {names[0]}, in points", signed=True)
+    before, after = first.settings, second.settings
+    rows: list[list[Cell]] = [
+        [
+            styles[label].title,
+            (each.difference, f"{each.difference:+.2f}"),
+            (each.wins / each.pairs, f"{each.wins} of {each.pairs}"),
+            str(verdict(each)),
+        ]
+        for label, each in by_label.items()
+    ]
+    return {
+        "index": _drawn(data, series(styles), charts),
+        "title": second.title,
+        "names": names,
+        "overall": changed.overall,
+        "only": [
+            (name, [styles[label].title for label in only])
+            for name, only in zip(names, (changed.only_first, changed.only_second), strict=True)
+            if only
+        ],
+        "rows": rows,
+        "charts": charts,
+        "tables": [table_view(part, styles) for part in split_table(table)] if by_label else [],
+        "settings": [
+            [key, _text(before.get(key)), _text(after.get(key))]
+            for key in dict.fromkeys([*before, *after])
+            if before.get(key) != after.get(key)
+        ],
+    }
+
+
+def _search(findings: StudyResult, data: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the view of a search: the best settings and their gain, charts, and every trial."""
+    drawn, charts = search_charts(findings) if findings.complete else ([], [])
+    names = list(dict.fromkeys(name for trial in findings.trials for name in trial.settings))
+    rows: list[list[Cell]] = []
+    for trial in findings.trials:
+        state = f"{trial.state}: {trial.failure}" if trial.failure else trial.state
+        accuracy = None if trial.accuracy is None else (trial.accuracy, f"{trial.accuracy:.2f}")
+        row: list[Cell] = [str(trial.number), state, accuracy, number(trial.seconds)]
+        for value in (trial.settings.get(name) for name in names):
+            numeric = isinstance(value, int | float) and not isinstance(value, bool)
+            row.append(None if value is None else (value, _setting(value)) if numeric else _setting(value))
+        rows.append(row)
+    states = ("complete", "pruned", "failed", "running")
+    heads = [Markup("_<wbr>").join(name.split("_")) for name in names]  # long names may break there
+    return {
+        "index": _drawn(data, drawn, charts),
+        "title": plot_styles({findings.method: findings.method})[findings.method].title,
+        "findings": findings,
+        "best": findings.best if findings.complete else None,
+        "settings": _text(findings.best.settings) if findings.complete else "",
+        "counts": ", ".join(f"{count} {state}" for state in states if (count := findings.count(state))),
+        "importance": next(iter(findings.importance.items()), None),
+        "charts": charts,
+        "heads": ["trial", "state", "accuracy", "seconds", *heads],
+        "trials": rows,
+        "searched": [[key, _text(value)] for key, value in findings.search.items() if value not in (None, {})],
+    }

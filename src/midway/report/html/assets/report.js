@@ -1,4 +1,4 @@
-// Draws the charts of a report and lets tables be sorted and filtered. Text goes in by textContent alone.
+// Draws the charts of a report, sorts and filters its tables. Text is inserted by textContent only.
 (() => {
   "use strict";
   const sections = JSON.parse(document.getElementById("data").textContent);
@@ -63,8 +63,8 @@
   }
   function swatch(method, line = true) {
     const svg = make("svg", { width: 18, height: 12, viewBox: "0 0 18 12", "aria-hidden": "true" });
-    if (line) svg.append(make("line", { x1: 0, x2: 18, y1: 6, y2: 6, stroke: colour(method), "stroke-width": 2, "stroke-dasharray": method.dash.join(" ") }));
-    svg.append(mark(method, 9, 6, 3.6));
+    if (line && method.line !== false) svg.append(make("line", { x1: 0, x2: 18, y1: 6, y2: 6, stroke: colour(method), "stroke-width": 2, "stroke-dasharray": method.dash.join(" ") }));
+    if (method.marker) svg.append(mark(method, 9, 6, 3.6));
     return svg;
   }
 
@@ -79,18 +79,18 @@
     const rough = (high - low) / Math.max(1, wanted);
     const power = 10 ** Math.floor(Math.log10(rough || 1));
     const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) || power;
-    const found = [];
-    for (let value = Math.ceil(low / step) * step; value <= high + 1e-9; value += step) found.push(Number(value.toFixed(9)));
-    return found;
+    const values = [];
+    for (let value = Math.ceil(low / step) * step; value <= high + 1e-9; value += step) values.push(Number(value.toFixed(9)));
+    return values;
   }
   function logTicks(low, high, wanted) {
     if (!(low > 0)) return [];
     for (const steps of [[1, 2, 5], [1, 3], [1]]) {
-      const found = [];
+      const values = [];
       for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
-        for (const step of steps) if (step * 10 ** power >= low && step * 10 ** power <= high) found.push(Number((step * 10 ** power).toPrecision(6)));
+        for (const step of steps) if (step * 10 ** power >= low && step * 10 ** power <= high) values.push(Number((step * 10 ** power).toPrecision(6)));
       }
-      if (found.length <= wanted || steps.length === 1) return found;
+      if (values.length <= wanted || steps.length === 1) return values;
     }
     return [];
   }
@@ -129,7 +129,7 @@
       const { svg, targets } = { dots: drawDots, lines: drawLines, points: drawPoints }[this.data.kind](this, view);
       svg.setAttribute("role", "img");
       svg.setAttribute("tabindex", "0");
-      svg.setAttribute("aria-label", `${this.data.title}, ${view.name}. ${this.data.about} Arrow keys read the values.`);
+      svg.setAttribute("aria-label", `${this.data.title}, ${view.name}. ${this.data.caption} Arrow keys read the values.`);
       svg.addEventListener("pointermove", (event) => this.point(event, svg));
       svg.addEventListener("pointerdown", (event) => this.point(event, svg));
       svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") this.hide(); });
@@ -139,16 +139,17 @@
       this.svg = svg;
       this.canvas.replaceChildren(svg);
       this.figure.querySelector(".view").textContent = view.name;
-      this.figure.querySelector(".legend").replaceChildren(...this.methods().map((method) => named(method, this.data.kind === "lines")));
+      const drawn = (m) => view.rows ? view.rows.some((row) => row.values[m.label] != null) : (view.lines || view.points)[m.label]?.length;
+      this.figure.querySelector(".legend").replaceChildren(...this.methods().filter(drawn).map((method) => named(method, this.data.kind === "lines")));
     }
     point(event, svg) {
       const box = svg.getBoundingClientRect();
       const ratio = this.width / box.width;
       const x = (event.clientX - box.left) * ratio, y = (event.clientY - box.top) * ratio;
       let best = -1, least = this.data.kind === "lines" ? Infinity : 30;
-      this.targets.forEach((target, place) => {
+      this.targets.forEach((target, index) => {
         const far = this.data.kind === "lines" ? Math.abs(target.x - x) : Math.hypot(target.x - x, target.y - y);
-        if (far < least) { least = far; best = place; }
+        if (far < least) { least = far; best = index; }
       });
       if (best < 0) this.hide(); else this.show(best);
     }
@@ -159,9 +160,9 @@
       event.preventDefault();
       this.show((this.at + step + this.targets.length) % this.targets.length);
     }
-    show(place) {
-      this.at = place;
-      const target = this.targets[place];
+    show(index) {
+      this.at = index;
+      const target = this.targets[index];
       const title = document.createElement("b");
       title.textContent = target.title;
       const lines = target.lines.map(([method, text]) => {
@@ -191,20 +192,20 @@
   }
 
   function frame(width, height) { return make("svg", { viewBox: `0 0 ${width} ${height}`, width, height }); }
-  function axisX(svg, values, place, top, bottom, label, width, left) {
+  function axisX(svg, values, position, top, bottom, label, width, left) {
     const group = make("g", { class: "axis" });
     for (const value of values) {
-      group.append(make("line", { class: "grid", x1: place(value), x2: place(value), y1: top, y2: bottom }));
-      group.append(make("text", { x: place(value), y: bottom + 16, "text-anchor": "middle" }, number(value)));
+      group.append(make("line", { class: "grid", x1: position(value), x2: position(value), y1: top, y2: bottom }));
+      group.append(make("text", { x: position(value), y: bottom + 16, "text-anchor": "middle" }, number(value)));
     }
     group.append(make("text", { x: (left + width) / 2, y: bottom + 33, "text-anchor": "middle" }, label));
     svg.append(group);
   }
-  function axisY(svg, values, place, left, right, label) {
+  function axisY(svg, values, position, left, right, label) {
     const group = make("g", { class: "axis" });
     for (const value of values) {
-      group.append(make("line", { class: "grid", x1: left, x2: right, y1: place(value), y2: place(value) }));
-      group.append(make("text", { x: left - 6, y: place(value) + 4, "text-anchor": "end" }, number(value)));
+      group.append(make("line", { class: "grid", x1: left, x2: right, y1: position(value), y2: position(value) }));
+      group.append(make("text", { x: left - 6, y: position(value) + 4, "text-anchor": "end" }, number(value)));
     }
     group.append(make("text", { x: 0, y: 11 }, label));
     svg.append(group);
@@ -219,12 +220,12 @@
     const values = rows.flatMap((row) => methods.map((m) => row.values[m.label]).filter((v) => v != null));
     if (!values.length) return { svg, targets };
     const change = chart.data.unit === "points";
-    const [low, high] = change ? aroundZero(values) : padded(values, 0.05);
+    const [low, high] = chart.data.range || (change ? aroundZero(values) : padded(values, 0.05));
     const x = scale(low, high, left, width - right);
     axisX(svg, ticks(low, high, width / 90), x, top, bottom, chart.data.x, width - right, left);
     if (change) svg.append(make("line", { class: "zero", x1: x(0), x2: x(0), y1: top, y2: bottom }));
-    rows.forEach((row, place) => {
-      const y = top + rowHeight * (place + (stacked ? 0.72 : 0.5));
+    rows.forEach((row, index) => {
+      const y = top + rowHeight * (index + (stacked ? 0.72 : 0.5));
       svg.append(make("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }));
       svg.append(stacked
         ? make("text", { x: left, y: y - 15 }, row.title)
@@ -261,15 +262,16 @@
     axisY(svg, ticks(low, high, height / 55), y, left, width - right, chart.data.y);
     for (const method of methods) {
       const points = view.lines[method.label].filter((p) => p[1] != null);
-      const path = points.map((p) => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" ");
-      svg.append(make("polyline", { points: path, fill: "none", stroke: colour(method), "stroke-width": method.label === "mita" ? 2.6 : 1.8, "stroke-linejoin": "round", "stroke-dasharray": method.dash.map((d) => d * 1.6).join(" ") }));
-      const every = Math.max(1, Math.floor(points.length / 6));
-      points.forEach((p, i) => { if (i % every === 0) svg.append(mark(method, x(p[0]), y(p[1]), 4)); });
+      const corner = (p, i) => (method.step && i ? `${x(p[0]).toFixed(1)},${y(points[i - 1][1]).toFixed(1)} ` : "");
+      const path = points.map((p, i) => `${corner(p, i)}${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" ");
+      if (method.line !== false) svg.append(make("polyline", { points: path, fill: "none", stroke: colour(method), "stroke-width": method.width, "stroke-linejoin": "round", "stroke-dasharray": method.dash.map((d) => d * 1.6).join(" ") }));
+      const every = method.line === false ? 1 : Math.max(1, Math.floor(points.length / 6));
+      points.forEach((p, i) => { if (method.marker && i % every === 0) svg.append(mark(method, x(p[0]), y(p[1]), 4)); });
     }
     for (const value of xs) {
-      const here = methods.map((m) => [m, view.lines[m.label].find((p) => p[0] === value)]).filter(([, p]) => p && p[1] != null);
-      here.sort((a, b) => b[1][1] - a[1][1]);
-      const lines = here.map(([m, p]) => [m, `${p[1].toFixed(1)} %`]);
+      const points = methods.map((m) => [m, view.lines[m.label].find((p) => p[0] === value)]).filter(([, p]) => p && p[1] != null);
+      points.sort((a, b) => b[1][1] - a[1][1]);
+      const lines = points.map(([m, p]) => [m, `${p[1].toFixed(1)} %`]);
       targets.push({ x: x(value), y: top + 10, title: `${chart.data.x}: ${number(value)}`, lines });
     }
     return { svg, targets };
@@ -301,8 +303,8 @@
       const [cost, value] = view.points[method.label];
       svg.append(mark(method, x(cost), y(value), 5));
       const wide = method.title.length * (view.front.includes(method.label) ? 7.6 : 6.6);  // bold or not
-      const places = [[9, 4, "start"], [-9, 4, "end"], [0, -9, "middle"], [0, 18, "middle"]];
-      for (const [dx, dy, anchor] of places) {
+      const positions = [[9, 4, "start"], [-9, 4, "end"], [0, -9, "middle"], [0, 18, "middle"]];
+      for (const [dx, dy, anchor] of positions) {
         const from = x(cost) + dx - { start: 0, end: wide, middle: wide / 2 }[anchor];
         const box = [from, y(value) + dy - 11, from + wide, y(value) + dy + 3];
         if (box[0] < left || box[2] > width - 2 || box[1] < top - 10 || taken.some((t) => t[0] < box[2] && box[0] < t[2] && t[1] < box[3] && box[1] < t[3])) continue;
@@ -318,14 +320,14 @@
 
   // ---- Tables ----
   function sortBy(table, heading) {
-    const row = heading.parentElement, place = [...row.children].indexOf(heading);
+    const row = heading.parentElement, index = [...row.children].indexOf(heading);
     const numeric = heading.hasAttribute("data-column");
     const was = heading.getAttribute("aria-sort");
     const order = was === "none" ? (numeric ? "descending" : "ascending") : was === "descending" ? "ascending" : "descending";
     for (const other of table.querySelectorAll("th[aria-sort]")) other.setAttribute("aria-sort", "none");
     heading.setAttribute("aria-sort", order);
     const sign = order === "ascending" ? 1 : -1;
-    const key = (line) => { const cell = line.children[place]; return numeric ? (cell.dataset.value === undefined ? null : Number(cell.dataset.value)) : cell.textContent.toLowerCase(); };
+    const key = (line) => { const cell = line.children[index]; return numeric ? (cell.dataset.value === undefined ? null : Number(cell.dataset.value)) : cell.textContent.toLowerCase(); };
     const lines = [...table.tBodies[0].rows];
     lines.sort((a, b) => {
       const first = key(a), second = key(b);
@@ -357,13 +359,13 @@
     }
   }
 
-  // ---- Putting it together ----
+  // ---- Set up the sections ----
   function redraw() {
     for (const chart of charts) chart.draw();
-    for (const place of document.querySelectorAll("[data-swatch]")) {
-      const section = sections[place.closest("[data-section]").dataset.section];
-      const method = section.methods.find((m) => m.label === place.dataset.swatch);
-      if (method) place.replaceChildren(swatch(method, place.dataset.plain === undefined));
+    for (const element of document.querySelectorAll("[data-swatch]")) {
+      const section = sections[element.closest("[data-section]").dataset.section];
+      const method = section.methods.find((m) => m.label === element.dataset.swatch);
+      if (method) element.replaceChildren(swatch(method, element.dataset.plain === undefined));
     }
   }
   for (const element of document.querySelectorAll("section[data-section]")) {
@@ -390,7 +392,7 @@
 
   addEventListener("pointerdown", (event) => { for (const chart of charts) if (!chart.svg?.contains(event.target)) chart.hide(); });
 
-  // ---- What is cut shows that it goes on ----
+  // ---- Fade the end of what can be scrolled ----
   function cue(element) { element.classList.toggle("cut", element.scrollLeft + element.clientWidth < element.scrollWidth - 1); }
   const resized = new ResizeObserver((entries) => { for (const entry of entries) cue(entry.target.closest(".scroll, .chips")); });
   for (const element of document.querySelectorAll(".scroll, .chips")) {
