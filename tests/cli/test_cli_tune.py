@@ -57,7 +57,7 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size > 0
     page = (tmp_path / "report.html").read_text()
     assert 'id="search"' in page
-    assert page.count('data-section="') == 1  # the gain on other streams
+    assert page.count('data-section="') == 2  # the search, and the gain on other streams
 
     again = runner.invoke(app, ["tune", "tent", *SMALL, "--out", str(tmp_path), "--no-gain"])
     assert again.exit_code == 0
