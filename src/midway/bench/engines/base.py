@@ -136,7 +136,18 @@ ENGINES: Registry[type[Engine]] = Registry("engine", group="engines", package="m
 
 
 def engine(name: str) -> Callable[[E], E]:
-    """Register a class of engines under a name; ``midway run --engine NAME`` then uses it."""
+    """Register a class of engines under a name; ``midway run --engine NAME`` then uses it.
+
+    Example:
+        >>> from midway.bench import ENGINES, LocalEngine, engine
+        >>> @engine("reversed")
+        ... class Reversed(LocalEngine):
+        ...     def map(self, tasks, on_message=None):
+        ...         return super().map(tasks[::-1], on_message)
+        >>> ENGINES["reversed"] is Reversed
+        True
+        >>> ENGINES.remove("reversed")
+    """
 
     def register(kind: E) -> E:
         ENGINES.add(name, kind)
