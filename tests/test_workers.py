@@ -123,9 +123,14 @@ def test_workers_that_die_while_they_start_end_the_run_and_never_hang_it(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "_serve", die)
-    started = []
+    started: list[Task] = []
     first = workers._Worker.__init__
-    monkeypatch.setattr(workers._Worker, "__init__", lambda self, task: (started.append(task), first(self, task))[1])
+
+    def counted(self: workers._Worker, task: Task) -> None:
+        started.append(task)
+        first(self, task)
+
+    monkeypatch.setattr(workers._Worker, "__init__", counted)
     with pytest.raises(WorkerError, match=r"died before they began to work \(its worker process ended with status 9\)"):
         list(run_in_workers([task], jobs=1))
     assert len(started) == DEATHS_BEFORE_WORK + 1

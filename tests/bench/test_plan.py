@@ -44,7 +44,7 @@ def test_a_grid_is_every_combination_once() -> None:
 
 def test_the_key_is_over_what_determines_the_numbers_and_nothing_else(tmp_path: Path) -> None:
     (cell,) = cells(methods="tent", images=100)
-    same = {"label": "another", "module": "elsewhere", "code": "0" * 16}
+    same: dict[str, Any] = {"label": "another", "module": "elsewhere", "code": "0" * 16}
     other: dict[str, Any] = {
         "method": "bn",
         "settings": cell.settings | {"lr": 2e-3},

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,8 @@ def record(seed: int, accuracy: float = 75.0, *, predictions: bool = False, code
     )
     metrics = {"accuracy": accuracy, "seconds_per_batch": 0.5}
     result = Result(metrics, {"fog": {"images": 4, "accuracy": accuracy}}, (50.0, 100.0))
-    kept = {"logits": np.full((4, 2), seed / 3, np.float32), "labels": np.arange(4)} if predictions else {}
+    answers: dict[str, Any] = {"logits": np.full((4, 2), seed / 3, np.float32), "labels": np.arange(4)}
+    kept = answers if predictions else {}
     return Record(cell, result, None, 1.5, {"torch": "2"}, answers=kept)
 
 

@@ -16,7 +16,7 @@ from midway.bench.budget import CostEstimator
 from midway.bench.networks import load_network
 from midway.bench.resources import Picked, ResourceCache, arranged
 from midway.data import ImageSet
-from midway.methods import About, Method
+from midway.methods import METHODS, About, Method
 
 
 def cells(**plan: Any) -> list[Cell]:
@@ -92,8 +92,7 @@ class Moody(Method):
 
 @pytest.fixture
 def moody(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = midway.adaptation.registry
-    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS) | {"moody": Moody})
+    monkeypatch.setattr(METHODS, "_objects", dict(METHODS) | {"moody": Moody})
 
 
 @pytest.mark.usefixtures("moody")

@@ -110,7 +110,8 @@ def test_what_runs_very_much_longer_than_any_trial_is_given_up(tmp_path: Path, m
 
 
 def test_a_trial_that_others_gave_up_does_not_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, stolen = str(tmp_path / "study"), []
+    path = str(tmp_path / "study")
+    stolen: list[int] = []
 
     def steal(*args: Any, **kwargs: Any) -> Score:
         if not stolen:

@@ -264,39 +264,28 @@ def fit_grid(
     if path.exists():
         chosen = Fit.load(path)
     else:
-        chosen = _choose(grid, store, seconds, jobs, required, CostEstimator(resources), fixed_images, reuse_images)
+        estimator = CostEstimator(resources)
+        available = len(estimator.resources.lazy_stream(grid.cells()[0]).order)
+        stored = {record.cell.images for record in store.records if reuse_images}
+        fixed, planned = fixed_images, grid
+        if fixed is None and len(stored) == 1:
+            planned = replace(grid, images=stored.pop())
+            fixed = min(planned.images or available, available)
+        left: dict[str, list[Cell]] = {entry.label: [] for entry in grid.methods}
+        for cell in planned.cells():
+            if not store.has(cell):
+                left[cell.label].append(cell)
+        chosen = fit(
+            {label: estimator.estimate(cells[0]) if cells else CostEstimate(0, 0) for label, cells in left.items()},
+            streams={label: len(cells) for label, cells in left.items()},
+            available=fixed or available,
+            batch_size=fixed or grid.batch_sizes[0],  # all images as one batch: not fewer
+            budget=seconds,
+            jobs=jobs,
+            required=required,
+        )
+        chosen = replace(chosen, available=available)
         chosen.save(path)
     methods = tuple(entry for entry in grid.methods if entry.label not in chosen.left_out)
     images = chosen.images if chosen.images < chosen.available else grid.images
     return replace(grid, methods=methods, images=images), chosen
-
-
-def _choose(
-    grid: Grid,
-    store: Store,
-    seconds: float,
-    jobs: int,
-    required: Sequence[str],
-    estimator: CostEstimator,
-    fixed: int | None,
-    reuse_images: bool,
-) -> Fit:
-    available = len(estimator.resources.lazy_stream(grid.cells()[0]).order)
-    stored = {record.cell.images for record in store.records if reuse_images}
-    if fixed is None and len(stored) == 1:
-        grid = replace(grid, images=stored.pop())
-        fixed = min(grid.images or available, available)
-    left: dict[str, list[Cell]] = {entry.label: [] for entry in grid.methods}
-    for cell in grid.cells():
-        if not store.has(cell):
-            left[cell.label].append(cell)
-    chosen = fit(
-        {label: estimator.estimate(cells[0]) if cells else CostEstimate(0, 0) for label, cells in left.items()},
-        streams={label: len(cells) for label, cells in left.items()},
-        available=fixed or available,
-        batch_size=fixed or grid.batch_sizes[0],  # all images as one batch: not fewer
-        budget=seconds,
-        jobs=jobs,
-        required=required,
-    )
-    return replace(chosen, available=available)

@@ -82,11 +82,13 @@ def code_digest(modules: Iterable[str]) -> str:
             name = path.name if module.startswith(FROM_FILES) else module  # wherever the file is stored
             sources[name] = _file_digest(path, modified)
             waiting += _imports(module, path, modified, packages)
-    lines = "\n".join(sorted(f"{module} {digest}" for module, digest in sources.items()))
+    lines = "\n".join(sorted([f"{module} {digest}" for module, digest in sources.items()]))
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
+@cache
 def _top(module: str) -> str:
+    """Return the top-level package of a module."""
     return module.partition(".")[0]
 
 

@@ -13,7 +13,17 @@ from midway.bench.store import Store
 
 
 class Watcher:
-    """Receives the progress of a run, for progress bars; this one ignores it."""
+    """Receives the progress of a run, for progress bars; this one ignores it.
+
+    Example:
+        >>> from midway.bench import Grid, LocalEngine, Watcher
+        >>> class Printer(Watcher):
+        ...     def batch(self, cell, done, total, running):
+        ...         print(f"{cell}: {done}/{total}")
+        >>> cell = Grid.from_dict({"methods": "source", "images": 100, "batch_sizes": 100}).cells()[0]
+        >>> _ = list(LocalEngine().run([cell], on_batch=Printer().batch))
+        source on pure:gaussian_noise, seed 0: 1/1
+    """
 
     def begin(self, cells: Sequence[Cell], finished: int) -> None:
         """Cells are about to run; ``finished`` cells have results already."""

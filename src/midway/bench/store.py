@@ -37,6 +37,15 @@ def read_records(folder: Path | str) -> list[Record]:
     Raises:
         FileNotFoundError: There is no store.
         StoreError: A line is damaged; the message has its number.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.bench import Store, read_records
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Store(Path(folder)).close()
+        ...     read_records(folder)
+        []
     """
     path = Path(folder) / RESULTS
     if not path.is_file():
@@ -220,6 +229,17 @@ def load_predictions(folder: Path, record: Record) -> dict[str, NDArray[Any]]:
     Raises:
         FileNotFoundError: They were not stored.
         StoreError: They are damaged.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.bench import Grid, LocalEngine, Store, load_predictions, read_records, run
+        >>> cells = Grid.from_dict({"methods": "source", "images": 100, "batch_sizes": 50}).cells()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with Store(Path(folder)) as store:
+        ...         _ = run(cells, store, LocalEngine(), keep_predictions=True)
+        ...     load_predictions(Path(folder), read_records(folder)[0])["logits"].shape
+        (100, 10)
     """
     if record.predictions is None or not (folder / record.predictions).is_file():
         raise FileNotFoundError(f"{folder} has no predictions of {record.cell}: run it with --keep-predictions.")

@@ -35,6 +35,13 @@ def held_out_plan(search: Search, result: StudyResult) -> str:
 
     Raises:
         ValueError: No trial is complete.
+
+    Example:
+        >>> from midway.tune import Search, StudyResult, TrialRecord, held_out_plan
+        >>> trials = (TrialRecord(0, "complete", {"lr": 0.001}, 70.0), TrialRecord(1, "complete", {"lr": 0.002}, 71.0))
+        >>> plan = held_out_plan(Search(method="tent"), StudyResult("tent", "tent-0", {}, {"lr": 0.001}, trials, {}))
+        >>> print(plan.splitlines()[-4:])
+        ['[[method]]', 'name = "tent"', 'label = "tent, tuned"', 'lr = 0.002']
     """
     best, default = result.best, result.default
     against = "" if default is None else f", with the defaults {default.accuracy:.2f} %"

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from midway.bench import Cell, Engine, LocalEngine, ResourceCache
+from midway.bench import Engine, LocalEngine, ResourceCache
 from midway.bench.code import import_modules, registering_modules
+from midway.bench.engines.base import TaskOfCell
 from midway.tune.result import StudyResult, TrialRecord
 from midway.tune.search import Search
-from midway.workers import Died, Task, Tell
+from midway.workers import Died, Tell
 
 SPARE_TASKS = 3
 """Tasks that replace those of dead workers; one that is not needed ends at once."""
@@ -35,12 +36,11 @@ def import_studies() -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True)
-class SearchTask(Task):
-    """Runs trials until the study has enough of them.
+class SearchTask(TaskOfCell):
+    """Runs trials until the study has enough of them; the cell is one of the search.
 
     Attributes:
         search: What is searched.
-        cell: One of its cells, for the resources of a trial.
         storage: Where the study is stored.
         trials: Number of trials that the study shall have.
         seconds: No trial begins after this time.
@@ -50,21 +50,10 @@ class SearchTask(Task):
     stop_seconds: ClassVar[float] = 30.0  # to queue the settings of the running trial again
 
     search: Search
-    cell: Cell
     storage: str
     trials: int
     seconds: float
     modules: tuple[str, ...] = ()
-
-    @property
-    def threads(self) -> int:
-        """The threads of a trial."""
-        return self.cell.threads
-
-    @property
-    def device(self) -> str:
-        """The device of a trial."""
-        return self.cell.device
 
     def run(self, memory: dict[str, Any], tell: Tell) -> None:
         """Run trials and tell the record of each."""
@@ -138,7 +127,7 @@ def tune(
         study = studies.open_study(search, opened, engine.resources or ResourceCache())
         while True:
             before = study.get_trials(deepcopy=False)
-            task = SearchTask(search, cell, storage, trials, ends - time.monotonic(), registering_modules(cell))
+            task = SearchTask(cell, search, storage, trials, ends - time.monotonic(), registering_modules(cell))
             spare = SPARE_TASKS if engine.local and jobs > 1 else 0
             results = list(engine.map([task] * (jobs + spare), on_message))
             died = [result for _, result in results if isinstance(result, Died)]

@@ -72,24 +72,20 @@ class Engine(ABC):
 
         with closing(self.map(tasks, on_message if on_batch is not None else None)) as results:  # type: ignore[type-var]
             for task, result in results:
-                yield _failed(task.cell, result) if isinstance(result, Died) else result
+                if isinstance(result, Died):
+                    result = make_record(task.cell, None, Failure(result.reason), result.seconds)
+                yield result
 
 
 @dataclass(frozen=True)
-class CellTask(Task):
-    """One cell as a task.
+class TaskOfCell(Task):
+    """A task with the threads and the device of a cell.
 
     Attributes:
-        cell: What to run.
-        keep_predictions: The record carries logits, labels and groups.
-        modules: Modules outside midway that register the method, the scenario and the corruptions.
+        cell: The cell.
     """
 
-    throttled: ClassVar[bool] = True
-
     cell: Cell
-    keep_predictions: bool = False
-    modules: tuple[str, ...] = ()
 
     @property
     def threads(self) -> int:
@@ -100,6 +96,21 @@ class CellTask(Task):
     def device(self) -> str:
         """The device of the cell."""
         return self.cell.device
+
+
+@dataclass(frozen=True)
+class CellTask(TaskOfCell):
+    """One cell as a task.
+
+    Attributes:
+        keep_predictions: The record carries logits, labels and groups.
+        modules: Modules outside midway that register the method, the scenario and so on.
+    """
+
+    throttled: ClassVar[bool] = True
+
+    keep_predictions: bool = False
+    modules: tuple[str, ...] = ()
 
     @property
     def affinity(self) -> Hashable:
@@ -120,16 +131,23 @@ class CellTask(Task):
         )
 
 
-def _failed(cell: Cell, died: Died) -> Record:
-    return make_record(cell, None, Failure(died.reason), died.seconds)
-
-
 ENGINES: Registry[type[Engine]] = Registry("engine", group="engines", package="midway.bench.engines")
 """Every engine by name."""
 
 
 def engine(name: str) -> Callable[[E], E]:
-    """Register a class of engines under a name; ``midway run --engine NAME`` then uses it."""
+    """Register a class of engines under a name; ``midway run --engine NAME`` then uses it.
+
+    Example:
+        >>> from midway.bench import ENGINES, LocalEngine, engine
+        >>> @engine("reversed")
+        ... class Reversed(LocalEngine):
+        ...     def map(self, tasks, on_message=None):
+        ...         return super().map(tasks[::-1], on_message)
+        >>> ENGINES["reversed"] is Reversed
+        True
+        >>> ENGINES.remove("reversed")
+    """
 
     def register(kind: E) -> E:
         ENGINES.add(name, kind)
