@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -87,18 +87,31 @@ class Registry(Mapping[str, T]):
                 warnings.warn(f"the {self.kind} {point.value} cannot be imported: {error}", stacklevel=4)
 
     def __getitem__(self, name: str) -> T:
-        self.discover()
         if name not in self._objects:
-            raise ValueError(unknown(self.kind, str(name), self._objects))
-        return self._objects[name]
+            self.discover()
+        try:
+            return self._objects[name]
+        except (KeyError, TypeError):
+            raise ValueError(unknown(self.kind, str(name), self._objects)) from None
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the object of a name, or a default."""
         self.discover()
         return self._objects.get(name, default)
 
-    def __contains__(self, name: object) -> bool:
+    def items(self) -> ItemsView[str, T]:
+        """Return the names with their objects."""
         self.discover()
+        return self._objects.items()
+
+    def values(self) -> ValuesView[T]:
+        """Return the objects."""
+        self.discover()
+        return self._objects.values()
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._objects:
+            self.discover()
         return name in self._objects
 
     def __iter__(self) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 PARADIGMS = ("none", "batch", "instance", "purification", "mutual")
 """The paradigms of the MITA paper's comparison, from the least to the most that adapts."""
@@ -47,7 +48,7 @@ class About:
         match = re.search(r"\b(\d{4})\b\D*$", self.paper)
         return int(match[1]) if match else None
 
-    @property
+    @cached_property
     def position(self) -> tuple[int, int, str]:
         """The sort key of listings: paradigm, then year (methods without one last), then title."""
         paradigm = PARADIGMS.index(self.paradigm) if self.paradigm in PARADIGMS else len(PARADIGMS)

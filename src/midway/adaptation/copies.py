@@ -71,5 +71,9 @@ def graph_tensors(model: nn.Module) -> dict[int, torch.Tensor]:
 
     ``copy.deepcopy`` refuses such tensors; given as its memo, the copies replace them.
     """
-    values = (value for module in model.modules() for value in vars(module).values())
-    return {id(v): v.detach().clone() for v in values if isinstance(v, torch.Tensor) and v.grad_fn is not None}
+    copies: dict[int, torch.Tensor] = {}
+    for module in model.modules():
+        for value in vars(module).values():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                copies[id(value)] = value.detach().clone()
+    return copies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from midway.adaptation.base import Method
@@ -41,7 +42,7 @@ def names() -> list[str]:
         >>> methods.names()[:3], methods.names()[-1]
         (['source', 'pl', 'bn'], 'mita')
     """
-    return sorted(METHODS, key=lambda name: METHODS[name].about.position)
+    return [method.about.name for method in sorted(METHODS.values(), key=attrgetter("about.position"))]
 
 
 def find(name: str) -> type[Method]:
