@@ -24,7 +24,7 @@ LAYERS = [
     {"streams", "sampling"},
     {"adaptation"},
     {"methods"},
-    {"testing", "cost"},
+    {"_resume", "testing", "cost"},
     {"bench"},
     {"tune"},
     {"report"},
