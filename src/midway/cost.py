@@ -60,11 +60,8 @@ class Cost:
 def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
     """Measure the cost of adapting to a batch and predicting it; the method is unchanged afterwards.
 
-    Args:
-        method: The method, in the state to measure.
-        images: The batch.
-        repeats: Timed runs after the run that counts operations; the fastest is reported. With 0 the counting run is
-            timed, which is slightly slower but halves the time of the measurement for a large network.
+    The fastest of ``repeats`` runs after the run that counts operations is reported. With 0 the counting run is timed,
+    which is slightly slower but halves the time of the measurement for a large network.
 
     Example:
         >>> import midway, torch
@@ -197,10 +194,7 @@ def watch_memory(device: torch.device) -> Iterator[Memory]:
 
 
 def _reset_peak() -> bool:
-    """Reset the kernel's record of this process's peak memory; return whether the kernel permits it.
-
-    Freed memory is returned to the kernel first: its reuse would not count as growth.
-    """
+    """Return freed memory to the kernel, whose reuse would not count as growth, and reset its record of the peak."""
     with suppress(AttributeError):  # not every C library has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
     try:
@@ -241,12 +235,7 @@ def paper_gflops(
 ) -> float:
     """Return a method's cost per image as the MITA paper counts it: forward passes, in billions of multiply-adds.
 
-    Args:
-        network: The classifier.
-        method: One of ``PAPER_FORWARD_PASSES``.
-        image_shape: Channels, height and width of an image.
-        langevin_steps: T of TEA and MITA.
-        views: Augmented views per image of MEMO.
+    The method is one of ``PAPER_FORWARD_PASSES``, with T Langevin steps (TEA and MITA) or augmented views (MEMO).
 
     Example:
         >>> import midway

@@ -7,13 +7,7 @@ from torch import Tensor
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Return the Shannon entropy of the predicted distribution, in nats, one value per image.
-
-    Args:
-        logits: (N, C).
-
-    Returns:
-        (N,), between 0 and ln C.
+    """Return the Shannon entropy of the predicted distributions, in nats: logits (N, C) -> (N,), between 0 and ln C.
 
     Example:
         >>> import torch
@@ -27,15 +21,9 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def free_energy(logits: Tensor) -> Tensor:
-    """Return the free energy of a classifier as an energy-based model, E(x) = -log sum_y exp f(x)[y], per image.
+    """Return E(x) = -log sum_y exp f(x)[y] of a classifier as an energy-based model: logits (N, C) -> (N,).
 
     Low energy means that the image is likely under the model (MITA, eq. 7).
-
-    Args:
-        logits: (N, C).
-
-    Returns:
-        (N,).
 
     Example:
         >>> import torch

@@ -79,11 +79,7 @@ class Similarity:
 
 
 def distances_between(descriptors: Tensor) -> Tensor:
-    """Return d_ij of one layer, (N, N).
-
-    Args:
-        descriptors: One row per image.
-    """
+    """Return d_ij of one layer, (N, N), from descriptors with one row per image."""
     deviation = descriptors.std(dim=0, correction=0)
     z = (descriptors - descriptors.mean(dim=0)) / torch.where(deviation > 0, deviation, 1)
     kurtosis = torch.where(deviation > 0, z.pow(4).mean(dim=0), GAUSSIAN_KURTOSIS)
@@ -99,12 +95,12 @@ def clustered(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRI
 
     Args:
         model: Any classifier; it is not changed. Layers other than BatchNorm stay as they are.
-        bandwidth: See ``use_clustered_statistics``.
-        prior: See ``use_clustered_statistics``.
+        bandwidth: h. A small value restricts the statistics to very similar images; a large one gives every image the
+            statistics of the batch.
+        prior: N, the number of images that the source's statistics count as.
 
     Raises:
-        ValueError: The model has no BatchNorm layer, so its images share no statistics; or it has one that computes
-            more than BatchNorm, such as an activation.
+        ValueError: The model has no BatchNorm layer, or one that computes more than BatchNorm, such as an activation.
 
     Example:
         >>> import midway, torch
@@ -140,29 +136,9 @@ def statistics_of(model: nn.Module) -> str | None:
 
 
 def use_clustered_statistics(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> int:
-    """Give every BatchNorm layer clustered statistics, in training and evaluation mode alike.
+    """Give every BatchNorm layer clustered statistics, in place and in both modes; return the number of layers.
 
     The layers keep their names, scales and shifts; the running statistics become those of the prior.
-
-    Args:
-        model: Changed in place.
-        bandwidth: h. A small value restricts the statistics to very similar images; a large one gives every image the
-            statistics of the batch.
-        prior: N, the number of images that the source's statistics count as.
-
-    Returns:
-        The number of layers changed.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.clustered import use_clustered_statistics
-        >>> layer = torch.nn.BatchNorm2d(1).eval()
-        >>> use_clustered_statistics(layer, prior=0)
-        1
-        >>> images = torch.tensor([-1.0, 1.0]).repeat(99, 1, 1, 1)
-        >>> outlier = 50 * images[:1]
-        >>> layer(torch.cat([images, outlier]))[-1].round().flatten().tolist()  # with batch statistics: -10, 10
-        [-1.0, 1.0]
     """
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be above 0, got {bandwidth}.")
@@ -216,12 +192,7 @@ class ClusteredBatchNorm(_BatchNorm):
     ) -> tuple[Tensor, Tensor]:
         """Return the factor and the summand of each image and channel, for pixels relative to the centre.
 
-        Args:
-            mean: Mean of each image and channel, relative to the centre.
-            square: Mean square of each image and channel, relative to the centre.
-            centre: A value for each channel.
-            weight: The layer's scale.
-            bias: The layer's shift.
+        ``mean`` and ``square`` are of each image and channel, relative to the centre, which has a value per channel.
         """
         with torch.no_grad():
             w = self.similarity.update(self, ((square - mean.square()).clamp(min=0) + self.eps).log())

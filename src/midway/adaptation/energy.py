@@ -18,10 +18,7 @@ from midway.sampling import Randomness, ReplayBuffer, langevin, langevin_step
 
 
 class EnergyModel:
-    """A classifier as an energy-based model, E(x) = -logsumexp f(x) (MITA, eq. 7).
-
-    The network may run in bf16; logits and energies are float32.
-    """
+    """A classifier as an energy-based model, E(x) = -logsumexp f(x) (MITA, eq. 7), in float32 even if run in bf16."""
 
     def __init__(self, network: nn.Module, precision: Precision) -> None:
         use_bf16(precision, torch.device("cpu"))  # refuses an unknown precision before the first batch
@@ -42,17 +39,10 @@ class EnergyModel:
 
 @dataclass(frozen=True)
 class Chains:
-    """The hyper-parameters of the Langevin chains that TEA and MITA share, and their checks.
+    """The hyper-parameters of the Langevin chains that TEA and MITA share, and their checks; see ``TEA``.
 
-    Attributes:
-        langevin_steps: T.
-        langevin_step_size: Alpha.
-        langevin_noise: Standard deviation of the noise; None is the paper's sqrt(alpha).
-        langevin_clip: Largest entry of the image gradient; None does not clip.
-        shared_pass: The last step of the chains uses the pass of the update, which sees them before that step: T + 1
-            passes instead of T + 2.
-        buffer_size: Number of chains.
-        reinit_probability: Share of chains that restart from noise.
+    With ``shared_pass`` the last step of the chains uses the pass of the update, which sees them before that step:
+    T + 1 passes instead of T + 2.
     """
 
     langevin_steps: int
@@ -97,18 +87,10 @@ class ContrastiveStep(NamedTuple):
 
 
 class ModelAda:
-    """Algorithm 1: adapt a model to the data by contrastive divergence.
+    """Algorithm 1: adapt the trainable parameters of a model to the data by contrastive divergence.
 
     Each step samples images from the model by Langevin dynamics, then lowers the energy of the test images and raises
-    that of the samples. The optimiser and the chains persist from batch to batch.
-
-    Args:
-        energy: The model; its trainable parameters are adapted.
-        chains: Hyper-parameters of the chains.
-        lr: Step size of Adam, beta in the paper.
-        betas: Averaging of Adam's moments.
-        randomness: Random numbers of chains and noise.
-        buffer: The chains; None creates new ones.
+    that of the samples. Adam (step size beta in the paper) and the chains persist from batch to batch.
     """
 
     def __init__(

@@ -17,24 +17,11 @@ SIDES = (*USUAL, *sorted({*range(8, 64), 112, 144, 160, 192, 240, 260, 300, 320,
 
 
 def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
-    """Return the name and the layer of a network's head: the linear layer that computes the logits.
+    """Return the name and the layer of a network's head, the linear layer that computes the logits; ``name`` overrides.
 
     The network runs once on small blank images, and the head is the linear layer whose output equals the logits. If no
     layer does (the network changes the logits after the head), the head is the only linear layer after all convolutions
     with as many outputs as there are logits; if the network cannot run on such images, it is the last linear layer.
-
-    Args:
-        model: Any classifier; it is not changed.
-        name: The head's name, if it cannot be detected.
-
-    Raises:
-        ValueError: There is no head, or several candidates; the message lists what to give.
-
-    Example:
-        >>> import midway
-        >>> from midway.adaptation.head import head_of
-        >>> head_of(midway.models.create("resnet20"))
-        ('fc', Linear(in_features=64, out_features=10, bias=True))
     """
     layers = dict(model.named_modules())
     linear = {
@@ -74,19 +61,7 @@ def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
 
 @torch.no_grad()
 def features_and_logits(model: nn.Module, head: str, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Run a network once and return the features that enter its head, and the logits.
-
-    Args:
-        model: The classifier.
-        head: The name of its head, from `head_of`.
-        images: (N, C, H, W).
-
-    Returns:
-        Features (N, width) and logits (N, classes), without gradients.
-
-    Raises:
-        ValueError: The input of the head is not one vector per image.
-    """
+    """Run a network once; return the features (N, width) that enter its head, and the logits, without gradients."""
     seen: list[Tensor] = []
     layer = model.get_submodule(head)
     handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))

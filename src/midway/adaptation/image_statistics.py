@@ -47,30 +47,9 @@ def statistics_by_image(
 ) -> Iterator[dict[str, list[Moments]]]:
     """Make BatchNorm layers normalise each image's copies with their own statistics, mixed with the source's.
 
-    No gradient flows through the statistics. As in training, a variance that is mixed with the source's is the unbiased
-    estimate, and a variance that is used alone is the biased one.
-
-    Args:
-        model: Its layers must be in evaluation mode. It is unchanged when the block ends, also after an error.
-        images: The number of images that the batches in the block contain copies of.
-        source_share: Weight of the source's statistics; 0 uses the copies alone.
-        weights: Scales and shifts of each image; omitted ones are those of the layers.
-
-    Yields:
-        A dictionary that receives the statistics of the copies, by the name of the layer, one for each time it runs.
-
-    Raises:
-        UnsupportedError: A custom layer cannot process several images.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.image_statistics import statistics_by_image
-        >>> network = torch.nn.Sequential(torch.nn.BatchNorm1d(1)).eval()
-        >>> with torch.no_grad(), statistics_by_image(network, 2, source_share=0) as seen:
-        ...     network(torch.tensor([[1.0], [3.0], [10.0], [30.0]])).round().flatten().tolist()
-        [-1.0, 1.0, -1.0, 1.0]
-        >>> seen["0"][0].mean.flatten().tolist()
-        [2.0, 20.0]
+    Yields a dictionary that receives the statistics by the name of the layer, one for each time it runs. No gradient
+    flows through them. As in training, a variance that is mixed with the source's (``source_share`` above 0) is the
+    unbiased estimate, and a variance that is used alone is the biased one. ``weights`` replaces scales and shifts.
     """
     seen: dict[str, list[Moments]] = {}
     replaced: list[nn.Module] = []

@@ -15,25 +15,9 @@ Predict = Literal["before", "after"]
 
 
 def optimizer_step(loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
-    """Take one optimiser step on a loss, unless the loss or its gradient is not finite.
+    """Take one step on a loss, or on a sum of terms, unless it or its gradient is not finite; return whether it was.
 
-    Args:
-        loss: A scalar, or the terms of a sum. Terms from a generator are differentiated one by one, so only one graph
-            is in memory at a time.
-        optimizer: Updates its parameters; their gradients are cleared before and after.
-
-    Returns:
-        Whether the step was taken. If not, the parameters and the optimiser are unchanged.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.optimization import optimizer_step
-        >>> x = torch.nn.Parameter(torch.tensor(1.0))
-        >>> optimizer = torch.optim.SGD([x], lr=0.5)
-        >>> optimizer_step((term for term in [x * x, -x]), optimizer), x.item()
-        (True, 0.5)
-        >>> optimizer_step(x * float("nan"), optimizer), x.item()
-        (False, 0.5)
+    Terms from a generator are differentiated one by one, so only one graph is in memory at a time.
     """
     optimizer.zero_grad(set_to_none=True)
     values = []
@@ -49,21 +33,7 @@ def optimizer_step(loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optim
 
 
 class LazyOptimizer:
-    """Adam or SGD with momentum 0.9, created once the kind and the step size are resolved.
-
-    Args:
-        parameters: The parameters to update.
-        betas: Averaging of Adam's moments.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.optimization import LazyOptimizer
-        >>> lazy = LazyOptimizer([torch.nn.Parameter(torch.ones(1))])
-        >>> lazy.state_dict()
-        {}
-        >>> type(lazy.get("sgd", lr=0.1)).__name__
-        'SGD'
-    """
+    """Adam or SGD with momentum 0.9, created once the kind and the step size are resolved."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> None:
         if not all(0 <= beta < 1 for beta in betas):
@@ -107,20 +77,6 @@ class SAM:
     """Sharpness-aware minimisation around any optimiser (Foret et al., ICLR 2021).
 
     The gradient is taken at a distance rho along the gradient, so the optimiser prefers flat minima.
-
-    Args:
-        optimizer: Takes the step; its state is SAM's state.
-        rho: Length of the ascent.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.optimization import SAM
-        >>> x = torch.nn.Parameter(torch.tensor(1.0))
-        >>> sam = SAM(torch.optim.SGD([x], lr=0.1), rho=0.5)
-        >>> sam.step(x * x, lambda: x * x)  # the gradient at 1.5 is 3
-        True
-        >>> round(x.item(), 3)
-        0.7
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, *, rho: float = 0.05) -> None:
@@ -130,14 +86,9 @@ class SAM:
         self.rho = rho
 
     def step(self, loss: Tensor, perturbed_loss: Callable[[], Tensor | None]) -> bool:
-        """Ascend on a loss, take the gradient of another loss at that point, return and step by it.
+        """Ascend on a loss, take the gradient of another one at that point, return and step by it.
 
-        Args:
-            loss: A scalar at the present weights.
-            perturbed_loss: Computes the loss at the perturbed weights; None takes no step.
-
-        Returns:
-            Whether a finite step was taken; if not, weights and optimiser are unchanged.
+        Returns whether a finite step was taken; ``perturbed_loss`` may return None for none.
         """
         has_loss = False
 

@@ -28,17 +28,7 @@ def norm_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the scales and shifts of the normalisation layers, by name.
-
-    Raises:
-        ValueError: The model has none.
-
-    Example:
-        >>> from torch import nn
-        >>> from midway.adaptation.parameters import norm_affine
-        >>> sorted(norm_affine(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))))
-        ['1.bias', '1.weight']
-    """
+    """Return the scales and shifts of the normalisation layers, by name."""
     parameters: dict[str, nn.Parameter] = {}
     seen = set()
     for layer, module in norm_layers(model):
@@ -60,18 +50,7 @@ def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
 
 
 def freeze_all_but(model: nn.Module, trainable: dict[str, nn.Parameter]) -> list[nn.Parameter]:
-    """Make these parameters trainable, freeze all others, and return the trainable ones for the optimiser.
-
-    Raises:
-        TypeError: They are of half precision.
-
-    Example:
-        >>> from torch import nn
-        >>> from midway.adaptation.parameters import freeze_all_but, norm_affine
-        >>> model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
-        >>> len(freeze_all_but(model, norm_affine(model))), model[0].weight.requires_grad
-        (2, False)
-    """
+    """Make these parameters trainable, freeze all others, and return the trainable ones for the optimiser."""
     trainable = {name: parameter for name, parameter in trainable.items() if parameter.is_floating_point()}
     refuse_half_precision(trainable)
     model.requires_grad_(False)
@@ -81,11 +60,7 @@ def freeze_all_but(model: nn.Module, trainable: dict[str, nn.Parameter]) -> list
 
 
 def refuse_half_precision(trainable: Mapping[str, nn.Parameter]) -> None:
-    """Refuse 16-bit weights: small updates are rounded away, and Adam's moments overflow.
-
-    Raises:
-        TypeError: A parameter has 16 bits.
-    """
+    """Refuse 16-bit weights: small updates are rounded away, and Adam's moments overflow."""
     for name, parameter in trainable.items():
         if parameter.dtype in (torch.float16, torch.bfloat16):
             raise TypeError(
@@ -100,16 +75,6 @@ def last_stage(model: nn.Module) -> tuple[str, ...]:
     Stages are sibling modules with two or more normalisation layers each. SAR freezes the last of a ResNet's four
     stages, and the last three of a transformer's twelve blocks with the final norm (Niu et al., ICLR 2023). For a
     network with fewer than four stages the result is empty.
-
-    Example:
-        >>> from torch import nn
-        >>> from midway.adaptation.parameters import last_stage
-        >>> block = lambda: nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.LayerNorm(4))
-        >>> vit = nn.ModuleDict({"blocks": nn.Sequential(*[block() for _ in range(12)]), "norm": nn.LayerNorm(4)})
-        >>> last_stage(vit)
-        ('blocks.9', 'blocks.10', 'blocks.11', 'norm')
-        >>> last_stage(nn.Sequential(block(), block(), block()))
-        ()
     """
     layers = [name for name, _ in norm_layers(model)]
 

@@ -29,9 +29,8 @@ class BN(Method):
         prior: N, in images; 0 (the paper's value for large batches) uses the batch alone.
 
     Example:
-        >>> import midway, torch
-        >>> model = midway.models.create("resnet20")
-        >>> midway.BN(model, prior=16)
+        >>> import midway
+        >>> midway.BN(midway.models.create("resnet20"), prior=16)
         BN(CifarResNet, prior=16)
     """
 

@@ -167,15 +167,6 @@ def update_running_statistics(layer: nn.Module, uses: list[Moments], momenta: li
 
     Unrolled over k updates, r_k = r_0 prod_i (1 - m_i) + sum_i s_i m_i prod_{j > i} (1 - m_j): one weighted sum. As in
     training, the variance is the unbiased estimate, and a layer that runs several times is updated each time.
-
-    Example:
-        >>> import torch
-        >>> from midway.methods.dua import update_running_statistics
-        >>> from midway.adaptation.image_statistics import Moments
-        >>> layer = torch.nn.BatchNorm1d(1)
-        >>> update_running_statistics(layer, [Moments(torch.tensor([[4.0], [8.0]]), torch.ones(2, 1), 100)], [0.5, 0.5])
-        >>> layer.running_mean  # 0 -> 2 -> 5
-        tensor([5.])
     """
     if not isinstance(layer.running_mean, Tensor) or not isinstance(layer.running_var, Tensor):
         return

@@ -24,20 +24,7 @@ VALUES_PER_PASS = 400_000
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the mean prediction over views, in nats.
-
-    Args:
-        logits: (..., views, classes).
-
-    Returns:
-        (...), between 0 and ln classes.
-
-    Example:
-        >>> import torch
-        >>> from midway.methods.memo import marginal_entropy
-        >>> marginal_entropy(torch.tensor([[200.0, 0.0], [0.0, 200.0]])).exp()
-        tensor(2.)
-    """
+    """Return the entropy of the mean prediction over views, in nats, from logits (..., views, classes)."""
     log_mean = logits.log_softmax(dim=-1).logsumexp(dim=-2) - math.log(logits.shape[-2])
     return -(log_mean.exp() * log_mean).sum(dim=-1)
 

@@ -16,8 +16,7 @@ class Source(Method):
 
     Example:
         >>> import midway, torch
-        >>> model = midway.models.create("resnet20")
-        >>> midway.Source(model)(torch.rand(4, 3, 32, 32)).shape
+        >>> midway.Source(midway.models.create("resnet20"))(torch.rand(4, 3, 32, 32)).shape
         torch.Size([4, 10])
     """
 

@@ -97,16 +97,7 @@ class T3A(Method):
 
 
 def lowest_by_class(values: Tensor, labels: Tensor, count: int) -> Tensor:
-    """Return the indices of the lowest values of each class, at most ``count`` of each, in ascending order.
-
-    Among equal values the earlier ones come first.
-
-    Example:
-        >>> import torch
-        >>> from midway.methods.t3a import lowest_by_class
-        >>> lowest_by_class(torch.tensor([0.3, 0.1, 0.2, 0.9]), torch.tensor([0, 0, 0, 1]), 2)
-        tensor([1, 2, 3])
-    """
+    """Return the indices of the ``count`` lowest values of each class, ascending; the earlier of equal values first."""
     order = values.argsort(stable=True)
     order = order[labels[order].argsort(stable=True)]  # by class, within a class by value
     sizes = labels.bincount()

@@ -82,17 +82,9 @@ def metric(
     by_group: bool = False,
     repeatable: bool = True,
 ) -> Callable[[Callable[[Answers], float | None]], Callable[[Answers], float | None]]:
-    """Register a function from answers to a number as a metric under the function's name.
+    """Register a function from answers to a number as a metric under the function's name; see ``Metric``.
 
     It is computed for every cell of ``midway run`` and shown in tables, exports, reports and figures.
-
-    Args:
-        title: The heading of its column.
-        unit: See ``Metric``, as for the others.
-        better: ``"higher"``, ``"lower"`` or None.
-        digits: Decimal places in tables.
-        by_group: Also compute it for each group of a stream.
-        repeatable: Repeating a cell gives the same value.
 
     Example:
         >>> import torch

@@ -15,9 +15,9 @@ class Randomness:
     Example:
         >>> import torch
         >>> from midway.sampling import Randomness
-        >>> first, second = Randomness(seed=3), Randomness(seed=3)
         >>> cpu = torch.device("cpu")
-        >>> bool(torch.rand(1, generator=first.on(cpu)) == torch.rand(1, generator=second.on(cpu)))
+        >>> draws = [torch.rand(1, generator=Randomness(seed=3).on(cpu)).item() for _ in range(2)]
+        >>> draws[0] == draws[1]
         True
     """
 

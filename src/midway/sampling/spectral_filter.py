@@ -46,10 +46,7 @@ def natural_power(height: int, width: int) -> Tensor:
 
 
 class SpectralFilter:
-    """Multiplies gradients by R(f), the power of a batch relative to that of natural images.
-
-    Args:
-        images: The batch, (N, C, H, W) in [0, 1].
+    """Multiplies gradients by R(f), the power of a batch (N, C, H, W) in [0, 1] relative to that of natural images.
 
     Example:
         >>> import torch

@@ -16,11 +16,8 @@ from midway.registry import Registry
 class Wrapper(Method):
     """A method that passes its images to another method and changes when or how that one adapts.
 
-    A subclass writes ``step`` with ``self.method``. The inner method keeps its own state, hyper-parameters and
-    diagnostics; the wrapper declares only its own state.
-
-    Args:
-        method: The method to wrap. It is copied, never changed, and the copy starts from its source.
+    A subclass writes ``step`` with ``self.method``, a copy that starts from its source. The inner method keeps its own
+    state, hyper-parameters and diagnostics; the wrapper declares only its own state.
     """
 
     def __init__(self, method: Method) -> None:
