@@ -15,7 +15,7 @@ from midway.adaptation.head import head_of
 from midway.adaptation.image_statistics import Moments, statistics_by_image
 from midway.adaptation.image_weights import weights_by_image
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.optimization import SAM, LazyOptimizer, optimizer_step
+from midway.adaptation.optimization import LazyOptimizer, optimizer_step, sam_step
 from midway.adaptation.parameters import first_weight, freeze_all_but, last_stage, norm_affine, norm_layers
 from midway.adaptation.precision import use_bf16, without_autocast_cache
 from midway.adaptation.presets import with_preset
@@ -94,7 +94,7 @@ def test_optimizer_steps() -> None:
     assert lazy.state_dict() == {}
     assert isinstance(lazy.get("sgd", lr=0.1), torch.optim.SGD)
     y = nn.Parameter(torch.tensor(1.0))
-    assert SAM(torch.optim.SGD([y], lr=0.1), rho=0.5).step(y * y, lambda: y * y)
+    assert sam_step(y * y, lambda: y * y, torch.optim.SGD([y], lr=0.1), rho=0.5)
     assert y.item() == pytest.approx(0.7)  # the gradient at 1.5 is 3
 
 

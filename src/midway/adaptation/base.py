@@ -40,7 +40,9 @@ class _Sealed(ABCMeta):
             bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
             bound.apply_defaults()
             given = list(bound.arguments.items())[2:]  # without self and the model
-            method._given = {name: _without_tensors(value) for name, value in given}
+            method._given = {
+                name: _TensorOf(tuple(value.shape)) if isinstance(value, Tensor) else value for name, value in given
+            }
             if (statistics := statistics_of(method)) is not None:
                 method._given |= {"statistics": statistics}
             method._source = method.snapshot()
@@ -72,17 +74,15 @@ class Method(Stateful, metaclass=_Sealed):
         >>> import torch
         >>> from midway.methods import About, Method
         >>> class Soften(Method):
-        ...     '''Scales the logits of the source.'''
         ...     about = About("soften", "Soften", "-", "none", "nothing", "-", "1 F")
         ...     def __init__(self, model, *, factor=0.5):
         ...         super().__init__(model)
         ...         self.factor = factor
         ...     def step(self, images):
         ...         return self.factor * self.model(images)
-        >>> soften = Soften(torch.nn.Flatten())
-        >>> soften
+        >>> Soften(torch.nn.Flatten())
         Soften(Flatten, factor=0.5)
-        >>> soften(torch.ones(1, 1, 1, 2))
+        >>> Soften(torch.nn.Flatten())(torch.ones(1, 1, 1, 2))
         tensor([[0.5000, 0.5000]])
     """
 
@@ -144,6 +144,12 @@ class Method(Stateful, metaclass=_Sealed):
                 f"it returned {shown}."
             )
         return logits.detach().float()
+
+    @torch.no_grad()
+    def network_logits(self, images: Tensor) -> Tensor:
+        """Return f(x) of the network in its present state, without gradients."""
+        logits: Tensor = self.model(images)
+        return logits
 
     def optimizer_step(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
         """Take one step on a loss, or on a sum of terms, unless it is not finite; return whether it was taken.
@@ -259,7 +265,3 @@ class _TensorOf:
 
     def __repr__(self) -> str:
         return f"tensor of {self.shape}"
-
-
-def _without_tensors(value: Any) -> Any:
-    return _TensorOf(tuple(value.shape)) if isinstance(value, Tensor) else value

@@ -1,30 +1,25 @@
 """Clustered statistics: BatchNorm layers normalise each image with the statistics of similar images in its batch.
 
-Batch statistics (Schneider et al., NeurIPS 2020) assume one distribution per batch. If there are several, an outlier is
-normalised with the statistics of unrelated images, and the statistics of a half-and-half mixture fit neither half.
-Clustered statistics give every image i of a batch its own mean and variance in a BatchNorm layer, weighted over the
-images j of the batch by their similarity:
+Batch statistics (Schneider et al., NeurIPS 2020) assume one distribution per batch: an outlier is normalised with those
+of unrelated images, and those of a mixture fit no part of it. Clustered statistics give every image i its own mean and
+variance in a layer, weighted over the images j of the batch by their similarity:
 
     m_i = sum_j w_ij mean_j,    v_i = sum_j w_ij E[(x_j - m_i)^2],    w_ij = softmax_j(-d_ij / h).
 
-The statistics of an image with few similar ones are uncertain: they come from n_i = 1 / sum_j w_ij^2 images (the
-effective sample size). The source's statistics are added as a prior that counts as N more images:
+They come from n_i = 1 / sum_j w_ij^2 images (the effective sample size), and the source's count as N more:
 
     mean_i = (n_i m_i + N mean_source) / (n_i + N),    and likewise for the variance.
 
-The descriptors of an image are the log variances z of its channels, standardised over the batch. They differ within one
-distribution too, because the images show different things. Several distributions appear in the shape of a descriptor's
-histogram: two modes have a kurtosis k below the Gaussian one, 3, and a few outliers have one far above. Descriptors
-count by how far their kurtosis is from 3:
+The descriptors z of an image are the log variances of its channels, standardised over the batch. Two modes in the
+histogram of a descriptor give a kurtosis k below the Gaussian one, 3, and a few outliers one far above:
 
     d_ij = mean over layers so far and channels c of a_c (z_ic - z_jc)^2,    a_c = max(0, |ln(k_c / 3)| - t_c).
 
 The threshold t_c is the deviation that a single distribution shows by content and by chance, sqrt(0.2^2 + 10 / n) for n
-images, plus one if k_c > 3, because long tails are common within one distribution. A batch of one distribution then
-keeps nearly its batch statistics, each part of a mixture gets its own, and an outlier relies on the source.
+images, plus one if k_c > 3, because long tails are common. A batch of one distribution then keeps nearly its batch
+statistics, each part of a mixture gets its own, and an outlier relies on the source.
 
-The method is not in the MITA paper. It never sees which scenario it runs in; h, t and N were chosen on the tuning
-corruptions.
+The method is not in the MITA paper; h, t and N were chosen on the tuning corruptions.
 """
 
 from __future__ import annotations

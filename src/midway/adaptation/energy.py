@@ -39,34 +39,26 @@ class EnergyModel:
 
 @dataclass(frozen=True)
 class Chains:
-    """The hyper-parameters of the Langevin chains that TEA and MITA share, and their checks; see ``TEA``.
+    """The hyper-parameters of the Langevin chains that TEA and MITA share, and their checks.
 
     With ``shared_pass`` the last step of the chains uses the pass of the update, which sees them before that step:
     T + 1 passes instead of T + 2.
     """
 
-    langevin_steps: int
-    langevin_step_size: float
-    langevin_noise: float | None
-    langevin_clip: float | None
+    steps: int
+    step_size: float
+    noise: float | None
+    clip: float | None
     shared_pass: bool
-    buffer_size: int
-    reinit_probability: float
 
     def __post_init__(self) -> None:
-        if self.langevin_steps < 0:
-            raise ValueError(f"langevin_steps must be 0 or more, got {self.langevin_steps}.")
-        if self.langevin_step_size < 0 or (self.langevin_noise is not None and self.langevin_noise < 0):
-            raise ValueError(
-                "langevin_step_size and langevin_noise must be 0 or more, "
-                f"got {self.langevin_step_size} and {self.langevin_noise}."
-            )
-        if self.langevin_clip is not None and self.langevin_clip <= 0:
-            raise ValueError(f"langevin_clip must be above 0, or None, got {self.langevin_clip}.")
-
-    def buffer(self) -> ReplayBuffer:
-        """Return a new buffer for the chains."""
-        return ReplayBuffer(capacity=self.buffer_size, reinit_probability=self.reinit_probability)
+        if self.steps < 0:
+            raise ValueError(f"langevin_steps must be 0 or more, got {self.steps}.")
+        if self.step_size < 0 or (self.noise is not None and self.noise < 0):
+            values = f"{self.step_size} and {self.noise}"
+            raise ValueError(f"langevin_step_size and langevin_noise must be 0 or more, got {values}.")
+        if self.clip is not None and self.clip <= 0:
+            raise ValueError(f"langevin_clip must be above 0, or None, got {self.clip}.")
 
 
 class ContrastiveStep(NamedTuple):
@@ -97,23 +89,21 @@ class ModelAda:
         self,
         energy: EnergyModel,
         chains: Chains,
+        buffer: ReplayBuffer,
         *,
         lr: float,
         betas: tuple[float, float],
         randomness: Randomness,
-        buffer: ReplayBuffer | None = None,
     ) -> None:
         self.energy = energy
         trainable = [parameter for parameter in energy.network.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.Adam(trainable, lr=lr, betas=betas)
-        self.buffer = chains.buffer() if buffer is None else buffer
-        self.randomness = randomness
-        self.steps = chains.langevin_steps
-        self.shared_pass = chains.shared_pass and chains.langevin_steps > 0
+        self.buffer, self.randomness, self.steps = buffer, randomness, chains.steps
+        self.shared_pass = chains.shared_pass and chains.steps > 0
         self.step_arguments: dict[str, Any] = {
-            "step_size": chains.langevin_step_size,
-            "noise": chains.langevin_noise,
-            "clip": chains.langevin_clip,
+            "step_size": chains.step_size,
+            "noise": chains.noise,
+            "clip": chains.clip,
         }
 
     def step(self, images: Tensor) -> ContrastiveStep:

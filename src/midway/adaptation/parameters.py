@@ -29,19 +29,16 @@ def norm_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the scales and shifts of the normalisation layers, by name."""
-    parameters: dict[str, nn.Parameter] = {}
-    seen = set()
+    parameters: dict[int, tuple[str, nn.Parameter]] = {}  # by identity: layers may share parameters
     for layer, module in norm_layers(model):
         for name, parameter in module.named_parameters(recurse=False):
-            if id(parameter) not in seen:  # layers may share parameters
-                seen.add(id(parameter))
-                parameters[f"{layer}.{name}".lstrip(".")] = parameter
+            parameters.setdefault(id(parameter), (f"{layer}.{name}".lstrip("."), parameter))
     if not parameters:
         raise ValueError(
             "the model has no normalisation layer with a scale and a shift to adapt: use a network with affine "
             "normalisation layers, or a method that adapts something else, such as lame or t3a."
         )
-    return parameters
+    return dict(parameters.values())
 
 
 def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
@@ -81,7 +78,7 @@ def last_stage(model: nn.Module) -> tuple[str, ...]:
     def children(name: str) -> dict[str, int]:
         """Return the children of a module and the number of normalisation layers in each."""
         names = [f"{name}.{child}".lstrip(".") for child, _ in model.get_submodule(name).named_children()]
-        return {child: sum(_is_inside(layer, child) for layer in layers) for child in names}
+        return {child: sum(is_inside(layer, child) for layer in layers) for child in names}
 
     trunk = ""
     while True:
@@ -93,9 +90,10 @@ def last_stage(model: nn.Module) -> tuple[str, ...]:
         if not trunk or 2 * counts[trunk] <= len(layers):
             return ()
     last = stages[-(len(stages) // FEWEST_STAGES) :]
-    after = layers[max(index for index, name in enumerate(layers) if _is_inside(name, last[-1])) + 1 :]
+    after = layers[max(index for index, name in enumerate(layers) if is_inside(name, last[-1])) + 1 :]
     return (*last, *after)
 
 
-def _is_inside(name: str, module: str) -> bool:
+def is_inside(name: str, module: str) -> bool:
+    """Return whether a name is that of a module or of a part of it."""
     return name == module or name.startswith(f"{module}.")

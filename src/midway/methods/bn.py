@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import torch
 from torch import Tensor, nn
 
 from midway.adaptation.about import About
@@ -67,6 +66,4 @@ class BN(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Return f(x) with the statistics chosen at construction."""
-        with torch.no_grad():
-            logits: Tensor = self.model(images)
-        return logits
+        return self.network_logits(images)

@@ -43,20 +43,16 @@ class DUA(Method):
         decay: Factor of the decaying part per image (published: 0.94).
         floor: Constant part of the momentum (published: 0.005).
         copies: Copies per image (published: 64).
-        images: Number of images after a reset to adapt to: a pass over 64 copies each is expensive, and after the
-            first hundred all momenta are near the floor (published: 1 % of the test set, 100 images of CIFAR-10-C);
-            None adapts to every image.
-        crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part of the image (ImageNet); None chooses
-            by the size of the images.
+        images: Number of images after a reset to adapt to, None for all (published: 1 % of the test set, 100 images of
+            CIFAR-10-C); a pass over 64 copies each is expensive, and the momenta of later images are near the floor.
+        crop: ``"pad"`` by 4 pixels (published for CIFAR), ``"resize"`` a part (ImageNet), None by the image size.
         seed: Seed of the copies.
 
     Example:
         >>> import midway, torch
         >>> adapted = midway.DUA(midway.models.create("resnet20"), copies=8, images=3)
-        >>> adapted(torch.rand(4, 3, 32, 32)).shape
-        torch.Size([4, 10])
-        >>> adapted.adapted_images
-        3
+        >>> adapted(torch.rand(4, 3, 32, 32)).shape, adapted.adapted_images
+        (torch.Size([4, 10]), 3)
     """
 
     about = About(
@@ -141,8 +137,7 @@ class DUA(Method):
                 self._supports_many_images, size = False, 1
                 continue
             start = some.stop
-        logits: Tensor = self.model(images)
-        return logits
+        return self.network_logits(images)
 
     def _update_statistics(self, images: Tensor, numbers: Tensor) -> None:
         """Update the running statistics with some images, in order."""

@@ -56,10 +56,7 @@ class LAME(Method):
         needs=("linear head",),
     )
     names_layers = ("head",)
-    search_space = search_over(
-        affinity=Choice("knn", "rbf", "linear"),
-        neighbours=Integers(1, 20, log=True),
-    )
+    search_space = search_over(affinity=Choice("knn", "rbf", "linear"), neighbours=Integers(1, 20, log=True))
 
     def __init__(
         self,

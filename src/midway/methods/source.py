@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
@@ -31,11 +30,6 @@ class Source(Method):
         uses_other_images=False,
     )
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
-
     def step(self, images: Tensor) -> Tensor:
         """Return f(x)."""
-        with torch.no_grad():
-            logits: Tensor = self.model(images)
-        return logits
+        return self.network_logits(images)

@@ -31,18 +31,15 @@ class T3A(Method):
         head: Name of the linear head, if it cannot be detected.
 
     Attributes:
-        unit_supports: Directions of the supports, (supports, width); with M = -1 their sums per class, (classes,
-            width), which is all that the logits need.
+        unit_supports: Directions of the supports, (supports, width); their sums per class if M = -1.
         labels: Their classes.
         entropies: Their entropies under the classifier.
 
     Example:
         >>> import midway, torch
         >>> adapted = midway.T3A(midway.models.create("resnet20"))
-        >>> adapted(torch.rand(8, 3, 32, 32)).shape
-        torch.Size([8, 10])
-        >>> adapted.diagnostics["supports"]
-        18
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape, adapted.diagnostics["supports"]
+        (torch.Size([8, 10]), 18)
     """
 
     about = About(
