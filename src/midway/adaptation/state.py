@@ -83,7 +83,11 @@ class Stateful(nn.Module):
     def _state_values(self) -> dict[str, Any]:
         """Return the declared values; the tensors of declared modules are in ``_state_tensors``."""
         values = {name: getattr(self, name) for name in self._states}
-        return {name: value for name, value in values.items() if _is_value(value)}
+        return {
+            name: value
+            for name, value in values.items()
+            if isinstance(value, Stateful) or not isinstance(value, nn.Module | nn.Parameter)
+        }
 
     def _state_tensors(self, *, every_name: bool = False) -> dict[str, Tensor]:
         """Return buffers, trainable parameters and the parameters of declared modules, by one or by every name."""
@@ -198,10 +202,6 @@ class Stateful(nn.Module):
             setattr(self, name, to_each_tensor(value, fn))
         self._source = to_each_tensor(self._source, fn)
         return self
-
-
-def _is_value(value: Any) -> bool:
-    return isinstance(value, Stateful) or not isinstance(value, nn.Module | nn.Parameter)
 
 
 def capture(value: Any) -> Any:
