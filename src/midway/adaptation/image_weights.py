@@ -57,8 +57,7 @@ def weights_by_image(model: nn.Module, weights: Weights, size: int, *, source_sh
                     continue
                 if rule is None or not set(own_names) <= {"weight", "bias"} or layer._forward_pre_hooks:
                     raise UnsupportedError(f"{name} ({type(layer).__name__})")
-                own_weights = {key: weights[full] for key, full in own_names.items()}
-                layer.forward = partial(_run_layer, rule, layer, own_weights, size, unused, own_names)
+                layer.forward = partial(_run_layer, rule, layer, own_names, weights, size, unused)
                 replaced.append(layer)
             # The network's own weights become empty: a use outside the replaced layers fails instead of being missed.
             hidden = {name: values.new_empty((0,) * (values.ndim - 1)) for name, values in weights.items()}
@@ -95,18 +94,12 @@ Rule = Callable[[Any, dict[str, Tensor], Tensor], Tensor]
 
 
 def _run_layer(
-    rule: Rule,
-    layer: nn.Module,
-    weights: dict[str, Tensor],
-    size: int,
-    unused: set[str],
-    names: dict[str, str],
-    x: Tensor,
+    rule: Rule, layer: nn.Module, names: dict[str, str], weights: Weights, size: int, unused: set[str], x: Tensor
 ) -> Tensor:
     if len(x) != size:  # the first dimension is not the batch any more
         raise UnsupportedError(f"{names} receive a tensor of shape {tuple(x.shape)}")
     unused.difference_update(names.values())
-    return rule(layer, weights, x)
+    return rule(layer, {key: weights[name] for key, name in names.items()}, x)
 
 
 def _linear(layer: nn.Linear, weights: dict[str, Tensor], x: Tensor) -> Tensor:
