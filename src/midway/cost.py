@@ -21,6 +21,8 @@ from midway.adaptation.base import Method
 from midway.adaptation.parameters import norm_layers
 from midway.suggest import unknown
 
+__all__ = ["PAPER_FORWARD_PASSES", "Cost", "measure_cost", "multiply_adds", "paper_gflops"]
+
 # ---- the measured cost -----------------------------------------------------------------------------------------------
 
 
@@ -65,8 +67,7 @@ def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
 
     Example:
         >>> import midway, torch
-        >>> from midway.cost import measure_cost
-        >>> cost = measure_cost(midway.Tent(midway.models.create("resnet20")), torch.rand(4, 3, 32, 32))
+        >>> cost = midway.cost.measure_cost(midway.Tent(midway.models.create("resnet20")), torch.rand(4, 3, 32, 32))
         >>> cost.forward_passes, cost.backward_passes, cost.trainable_parameters
         (1.0, 1.0, 1568)
         >>> cost.flops_total > cost.flops_forward > 4 * 80e6
@@ -239,9 +240,8 @@ def paper_gflops(
 
     Example:
         >>> import midway
-        >>> from midway.cost import paper_gflops
         >>> network = midway.models.create("wrn16_2")
-        >>> round(paper_gflops(network, "mita") / paper_gflops(network, "source"))
+        >>> round(midway.cost.paper_gflops(network, "mita") / midway.cost.paper_gflops(network, "source"))
         8
     """
     if method not in PAPER_FORWARD_PASSES:

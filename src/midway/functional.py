@@ -10,9 +10,8 @@ def entropy(logits: Tensor) -> Tensor:
     """Return the Shannon entropy of the predicted distributions, in nats: logits (N, C) -> (N,), between 0 and ln C.
 
     Example:
-        >>> import torch
-        >>> from midway.functional import entropy
-        >>> entropy(torch.zeros(1, 4)).exp()
+        >>> import midway, torch
+        >>> midway.functional.entropy(torch.zeros(1, 4)).exp()
         tensor([4.])
     """
     log_probabilities = logits.log_softmax(dim=1)
@@ -26,9 +25,8 @@ def free_energy(logits: Tensor) -> Tensor:
     Low energy means that the image is likely under the model (MITA, eq. 7).
 
     Example:
-        >>> import torch
-        >>> from midway.functional import free_energy
-        >>> free_energy(torch.tensor([[0.0, 0.0]])).exp()
+        >>> import midway, torch
+        >>> midway.functional.free_energy(torch.tensor([[0.0, 0.0]])).exp()
         tensor([0.5000])
     """
     return -logits.logsumexp(dim=1)

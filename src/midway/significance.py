@@ -52,8 +52,7 @@ class PairedComparison:
         pairs: How many there are.
         wins: Pairs in which the method is above.
         losses: Pairs in which it is below; the rest are ties.
-        t_test: Two-sided p-value of the paired t-test. None where it says nothing: a single pair, or differences that
-            do not scatter at all.
+        t_test: Two-sided p-value of the paired t-test; None for a single pair or differences that do not scatter.
         signed_rank: Two-sided p-value of Wilcoxon's signed-rank test, exact. With n pairs it is never below 2 / 2^n:
             five seeds cannot reach 0.05. None for a single pair.
     """
@@ -118,8 +117,7 @@ def compare_paired(values: Sequence[float], others: Sequence[float], *, rival: s
 def compare_with_best(scores: Mapping[str, Sequence[float]], method: str) -> PairedComparison:
     """Compare a method with the best of the others, which is the one with the highest mean.
 
-    The scores have one number per seed or stream, in the same order for all methods. The rival is chosen by the same
-    numbers that it is tested on, which can only favour the rival.
+    The scores are in the same order for all methods. The rival is chosen by the numbers it is tested on, in its favour.
 
     Example:
         >>> from midway.significance import compare_with_best

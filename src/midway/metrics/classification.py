@@ -13,9 +13,8 @@ def accuracy(predictions: Tensor, labels: Tensor) -> float:
     """Return the percentage of predicted classes (N,) that equal the labels (N,); NaN if there are none.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import accuracy
-        >>> accuracy(torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 3, 0]))
+        >>> import midway, torch
+        >>> midway.metrics.accuracy(torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 3, 0]))
         75.0
     """
     if predictions.shape != labels.shape:
@@ -29,9 +28,9 @@ def accuracy_by_group(predictions: Tensor, labels: Tensor, group: Tensor, names:
     """Percentage right within each group, by the group's name.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import accuracy_by_group
-        >>> accuracy_by_group(torch.tensor([0, 1]), torch.tensor([0, 0]), torch.tensor([0, 1]), ["a", "b"])
+        >>> import midway, torch
+        >>> predictions, labels = torch.tensor([0, 1]), torch.tensor([0, 0])
+        >>> midway.metrics.accuracy_by_group(predictions, labels, group=torch.tensor([0, 1]), names=["a", "b"])
         {'a': 100.0, 'b': 0.0}
     """
     return {name: accuracy(predictions[group == number], labels[group == number]) for number, name in enumerate(names)}
@@ -41,9 +40,8 @@ def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
     """Return the mean of -ln p(label) from logits or log-probabilities (N, C); NaN if there are no images.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import negative_log_likelihood
-        >>> round(negative_log_likelihood(torch.zeros(3, 4), torch.tensor([0, 1, 3])), 4)  # ln 4
+        >>> import midway, torch
+        >>> round(midway.metrics.negative_log_likelihood(torch.zeros(3, 4), torch.tensor([0, 1, 3])), 4)  # ln 4
         1.3863
     """
     _check_logits(logits, labels)
@@ -57,9 +55,8 @@ def calibration_error(logits: Tensor, labels: Tensor, *, bins: int = 15) -> floa
     belong to them. The distance between mean confidence and accuracy of a bin counts by its share of the images.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import calibration_error
-        >>> calibration_error(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))  # half sure, right in three of four
+        >>> import midway, torch
+        >>> midway.metrics.calibration_error(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))  # right in 3 of 4
         25.0
     """
     _check_logits(logits, labels)

@@ -109,10 +109,9 @@ def compute(answers: Answers, *, of_group: bool = False) -> dict[str, float]:
     """Compute every metric that applies; for the images of one group only those with ``by_group``.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import Answers, compute
-        >>> answers = Answers(torch.eye(2), torch.tensor([0, 0]), torch.zeros(2))
-        >>> compute(answers, of_group=True)["accuracy"]
+        >>> import midway, torch
+        >>> answers = midway.metrics.Answers(torch.eye(2), torch.tensor([0, 0]), torch.zeros(2))
+        >>> midway.metrics.compute(answers, of_group=True)["accuracy"]
         50.0
     """
     chosen = [each for each in METRICS.values() if each.by_group or not of_group]

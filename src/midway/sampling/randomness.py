@@ -13,10 +13,9 @@ class Randomness:
     The generator is created when the first device is known. Its state can be saved and restored.
 
     Example:
-        >>> import torch
-        >>> from midway.sampling import Randomness
+        >>> import midway, torch
         >>> cpu = torch.device("cpu")
-        >>> draws = [torch.rand(1, generator=Randomness(seed=3).on(cpu)).item() for _ in range(2)]
+        >>> draws = [torch.rand(1, generator=midway.sampling.Randomness(seed=3).on(cpu)).item() for _ in range(2)]
         >>> draws[0] == draws[1]
         True
     """

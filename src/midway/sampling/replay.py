@@ -21,9 +21,8 @@ class ReplayBuffer:
         high: Upper bound of the noise (TEA: 1).
 
     Example:
-        >>> import torch
-        >>> from midway.sampling import ReplayBuffer
-        >>> buffer, generator = ReplayBuffer(capacity=100), torch.Generator().manual_seed(0)
+        >>> import midway, torch
+        >>> buffer, generator = midway.sampling.ReplayBuffer(capacity=100), torch.Generator().manual_seed(0)
         >>> indices, images = buffer.draw(torch.zeros(4, 3, 8, 8), generator)
         >>> buffer.put(indices, images)
         >>> images.shape, len(buffer)
