@@ -94,9 +94,6 @@ def clustered(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRI
             statistics of the batch.
         prior: N, the number of images that the source's statistics count as.
 
-    Raises:
-        ValueError: The model has no BatchNorm layer, or one that computes more than BatchNorm, such as an activation.
-
     Example:
         >>> import midway, torch
         >>> adapted = midway.MITA(midway.clustered(midway.models.create("resnet20")))
