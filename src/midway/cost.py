@@ -21,6 +21,8 @@ from midway.adaptation.base import Method
 from midway.adaptation.parameters import norm_layers
 from midway.suggest import unknown
 
+__all__ = ["PAPER_FORWARD_PASSES", "Cost", "measure_cost", "multiply_adds", "paper_gflops"]
+
 # ---- the measured cost -----------------------------------------------------------------------------------------------
 
 
@@ -60,16 +62,12 @@ class Cost:
 def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
     """Measure the cost of adapting to a batch and predicting it; the method is unchanged afterwards.
 
-    Args:
-        method: The method, in the state to measure.
-        images: The batch.
-        repeats: Timed runs after the run that counts operations; the fastest is reported. With 0 the counting run is
-            timed, which is slightly slower but halves the time of the measurement for a large network.
+    The fastest of ``repeats`` runs after the run that counts operations is reported. With 0 the counting run is timed,
+    which is slightly slower but halves the time of the measurement for a large network.
 
     Example:
         >>> import midway, torch
-        >>> from midway.cost import measure_cost
-        >>> cost = measure_cost(midway.Tent(midway.models.create("resnet20")), torch.rand(4, 3, 32, 32))
+        >>> cost = midway.cost.measure_cost(midway.Tent(midway.models.create("resnet20")), torch.rand(4, 3, 32, 32))
         >>> cost.forward_passes, cost.backward_passes, cost.trainable_parameters
         (1.0, 1.0, 1568)
         >>> cost.flops_total > cost.flops_forward > 4 * 80e6
@@ -197,10 +195,7 @@ def watch_memory(device: torch.device) -> Iterator[Memory]:
 
 
 def _reset_peak() -> bool:
-    """Reset the kernel's record of this process's peak memory; return whether the kernel permits it.
-
-    Freed memory is returned to the kernel first: its reuse would not count as growth.
-    """
+    """Return freed memory to the kernel, whose reuse would not count as growth, and reset its record of the peak."""
     with suppress(AttributeError):  # not every C library has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
     try:
@@ -241,18 +236,12 @@ def paper_gflops(
 ) -> float:
     """Return a method's cost per image as the MITA paper counts it: forward passes, in billions of multiply-adds.
 
-    Args:
-        network: The classifier.
-        method: One of ``PAPER_FORWARD_PASSES``.
-        image_shape: Channels, height and width of an image.
-        langevin_steps: T of TEA and MITA.
-        views: Augmented views per image of MEMO.
+    The method is one of ``PAPER_FORWARD_PASSES``, with T Langevin steps (TEA and MITA) or augmented views (MEMO).
 
     Example:
         >>> import midway
-        >>> from midway.cost import paper_gflops
         >>> network = midway.models.create("wrn16_2")
-        >>> round(paper_gflops(network, "mita") / paper_gflops(network, "source"))
+        >>> round(midway.cost.paper_gflops(network, "mita") / midway.cost.paper_gflops(network, "source"))
         8
     """
     if method not in PAPER_FORWARD_PASSES:

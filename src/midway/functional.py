@@ -7,18 +7,11 @@ from torch import Tensor
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Return the Shannon entropy of the predicted distribution, in nats, one value per image.
-
-    Args:
-        logits: (N, C).
-
-    Returns:
-        (N,), between 0 and ln C.
+    """Return the Shannon entropy of the predicted distributions, in nats: logits (N, C) -> (N,), between 0 and ln C.
 
     Example:
-        >>> import torch
-        >>> from midway.functional import entropy
-        >>> entropy(torch.zeros(1, 4)).exp()
+        >>> import midway, torch
+        >>> midway.functional.entropy(torch.zeros(1, 4)).exp()
         tensor([4.])
     """
     log_probabilities = logits.log_softmax(dim=1)
@@ -27,20 +20,13 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def free_energy(logits: Tensor) -> Tensor:
-    """Return the free energy of a classifier as an energy-based model, E(x) = -log sum_y exp f(x)[y], per image.
+    """Return E(x) = -log sum_y exp f(x)[y] of a classifier as an energy-based model: logits (N, C) -> (N,).
 
     Low energy means that the image is likely under the model (MITA, eq. 7).
 
-    Args:
-        logits: (N, C).
-
-    Returns:
-        (N,).
-
     Example:
-        >>> import torch
-        >>> from midway.functional import free_energy
-        >>> free_energy(torch.tensor([[0.0, 0.0]])).exp()
+        >>> import midway, torch
+        >>> midway.functional.free_energy(torch.tensor([[0.0, 0.0]])).exp()
         tensor([0.5000])
     """
     return -logits.logsumexp(dim=1)

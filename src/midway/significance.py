@@ -52,8 +52,7 @@ class PairedComparison:
         pairs: How many there are.
         wins: Pairs in which the method is above.
         losses: Pairs in which it is below; the rest are ties.
-        t_test: Two-sided p-value of the paired t-test. None where it says nothing: a single pair, or differences that
-            do not scatter at all.
+        t_test: Two-sided p-value of the paired t-test; None for a single pair or differences that do not scatter.
         signed_rank: Two-sided p-value of Wilcoxon's signed-rank test, exact. With n pairs it is never below 2 / 2^n:
             five seeds cannot reach 0.05. None for a single pair.
     """
@@ -90,12 +89,7 @@ def show_p_value(value: float) -> str:
 
 
 def compare_paired(values: Sequence[float], others: Sequence[float], *, rival: str = "the other") -> PairedComparison:
-    """Compare two methods on the same seeds or streams, pair by pair.
-
-    Args:
-        values: One number a seed or stream of the method.
-        others: The rival's, in the same order.
-        rival: What it is called.
+    """Compare two methods pair by pair: one number of each for every seed or stream, in the same order.
 
     Example:
         >>> from midway.significance import compare_paired
@@ -123,11 +117,7 @@ def compare_paired(values: Sequence[float], others: Sequence[float], *, rival: s
 def compare_with_best(scores: Mapping[str, Sequence[float]], method: str) -> PairedComparison:
     """Compare a method with the best of the others, which is the one with the highest mean.
 
-    The rival is chosen by the same numbers that it is tested on, which can only favour the rival.
-
-    Args:
-        scores: Method -> one number a seed or stream, all in the same order.
-        method: Whose case it is.
+    The scores are in the same order for all methods. The rival is chosen by the numbers it is tested on, in its favour.
 
     Example:
         >>> from midway.significance import compare_with_best
@@ -152,10 +142,9 @@ def _t_test(differences: Summary) -> float | None:
 
 
 def signed_rank_test(differences: Sequence[float]) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test in Pratt's form, exact even with ties.
+    """Return the two-sided p-value of Wilcoxon's signed-rank test in Pratt's form, exact even with ties.
 
-    Zeros take part in the ranking and are then left out; equal sizes share their mean rank. If there is no difference
-    at all, it is 1.
+    Zeros take part in the ranking and are then left out; equal sizes share their mean rank. No differences give 1.
 
     Example:
         >>> from midway.significance import signed_rank_test

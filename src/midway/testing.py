@@ -34,9 +34,8 @@ def tiny_network(norm: Norm = "batch", *, channels: int = 3, classes: int = 4, s
     """Return a small convolutional classifier for images of any size, in evaluation mode, with running statistics.
 
     Example:
-        >>> import torch
-        >>> from midway.testing import tiny_network
-        >>> tiny_network("group", channels=1)(torch.rand(2, 1, 9, 7)).shape
+        >>> import midway, torch
+        >>> midway.testing.tiny_network("group", channels=1)(torch.rand(2, 1, 9, 7)).shape
         torch.Size([2, 4])
     """
     layers: dict[Norm, Callable[[int], nn.Module]] = {
@@ -64,7 +63,13 @@ def tiny_network(norm: Norm = "batch", *, channels: int = 3, classes: int = 4, s
 
 
 def batches(count: int = 3, *, size: int = 12, channels: int = 3, side: int = 16, seed: int = 1) -> list[Tensor]:
-    """Return batches of random images in [0, 1], each image with its own brightness and contrast."""
+    """Return batches of random images in [0, 1], each image with its own brightness and contrast.
+
+    Example:
+        >>> import midway
+        >>> [images.shape for images in midway.testing.batches(2)]
+        [torch.Size([12, 3, 16, 16]), torch.Size([12, 3, 16, 16])]
+    """
     generator = torch.Generator().manual_seed(seed)
     result = []
     for _ in range(count):
@@ -109,7 +114,7 @@ def check_the_given_model_never_changes(factory: Factory) -> None:
         model = tiny_network().train(training)
         state, flags = copy.deepcopy(model.state_dict()), [p.requires_grad for p in model.parameters()]
         _run(_make(factory, model), batches())
-        assert _equal(dict(state), dict(model.state_dict())), "adapting changed the given model's weights or buffers"
+        assert _equal(state, model.state_dict()), "adapting changed the given model's weights or buffers"
         assert flags == [p.requires_grad for p in model.parameters()], "adapting changed requires_grad"
         assert all(module.training is training for module in model.modules()), "adapting changed the mode"
         assert all(p.grad is None for p in model.parameters()), "adapting left gradients in the given model"
@@ -134,9 +139,7 @@ def check_reset_is_exact(factory: Factory) -> None:
     method, fresh = _make(factory), _make(factory)
     first = _run(method, batches())
     method.reset()
-    assert _equal(dict(method.state_dict()), dict(fresh.state_dict())), (
-        "the state after a reset is not that of a new instance"
-    )
+    assert _equal(method.state_dict(), fresh.state_dict()), "the state after a reset is not that of a new instance"
     assert _equal(first, _run(method, batches())), "the same batches have other predictions after a reset"
 
 
@@ -163,9 +166,9 @@ def check_saved_states_are_independent(factory: Factory) -> None:
     method = _make(factory)
     _run(method, stream[:2])
     state = method.state_dict()
-    before = copy.deepcopy(dict(state))
+    before = copy.deepcopy(state)
     expected = _run(method, stream[2:])
-    assert _equal(before, dict(state)), "a state dict changes when the method goes on adapting"
+    assert _equal(before, state), "a state dict changes when the method goes on adapting"
     fresh = _make(factory)
     fresh.load_state_dict(state)
     assert _equal(expected, _run(fresh, stream[2:])), "a fresh instance with a loaded state predicts differently"
@@ -204,32 +207,19 @@ def check_bad_input_changes_nothing(factory: Factory) -> None:
     _run(twin, good[:1])
     poisoned, infinite = good[0].clone(), good[0].clone()
     poisoned[1, 0, 2, 3], infinite[0, 0, 0, 0] = float("nan"), float("inf")
-    bad: list[Any] = [
-        poisoned,
-        infinite,
-        good[0][0],
-        good[0][:0],
-        good[0][:, :2],
-        (good[0] * 255).to(torch.uint8),
-        good[0] * 255,
-        good[0] * 4 - 2,
-        good[0].numpy(),
-        None,
-    ]
-    bad.append(good[0].double())
+    bad: list[Any] = [poisoned, infinite, good[0][0], good[0][:0], good[0][:, :2]]
+    bad += [good[0].double(), good[0].numpy(), None]
+    bad += [(good[0] * 255).to(torch.uint8), good[0] * 255, good[0] * 4 - 2]
     for images in bad:
+        shown = f"{images.dtype} images of shape {tuple(images.shape)}" if hasattr(images, "shape") else repr(images)
         try:
             _run(method, [images])
         except (TypeError, ValueError):
             pass
         else:
-            raise AssertionError(f"no error for {_describe(images)}")
-        assert _equal(dict(method.state_dict()), dict(twin.state_dict())), f"{_describe(images)} changed the state"
+            raise AssertionError(f"no error for {shown}")
+        assert _equal(method.state_dict(), twin.state_dict()), f"{shown} changed the state"
     assert _equal(_run(method, good[1:]), _run(twin, good[1:])), "predictions differ after bad input"
-
-
-def _describe(images: Any) -> str:
-    return f"{images.dtype} images of shape {tuple(images.shape)}" if hasattr(images, "shape") else repr(images)
 
 
 def check_gradient_modes_do_not_matter(factory: Factory) -> None:
@@ -286,9 +276,8 @@ def check_an_overflow_does_not_stay(factory: Factory) -> None:
     method = _make(factory, nn.Sequential(_Overflowing(), *tiny_network().children()))
     good, bad, after = (images * 0.9 for images in batches())
     bad[3, 0, 0, 0] = 1.0
-    assert _run(method, [good, bad, after])[-1].isfinite().all(), (
-        "the predictions after an image that overflows are not finite"
-    )
+    last = _run(method, [good, bad, after])[-1]
+    assert last.isfinite().all(), "the predictions after an image that overflows are not finite"
 
 
 def check_every_norm_and_image_works(factory: Factory) -> None:
@@ -309,20 +298,7 @@ def check_repr_names_the_hyperparameters(factory: Factory) -> None:
     assert all(f"{name}=" in shown for name in method.hyperparameters), shown
 
 
-CONTRACT: tuple[Callable[[Factory], None], ...] = (
-    check_the_given_model_never_changes,
-    check_predictions_are_plain_logits,
-    check_reset_is_exact,
-    check_resume_is_exact,
-    check_saved_states_are_independent,
-    check_resume_in_another_process,
-    check_copies_are_independent,
-    check_bad_input_changes_nothing,
-    check_gradient_modes_do_not_matter,
-    check_train_and_eval_do_not_matter,
-    check_autocast_blocks_do_not_matter,
-    check_an_overflow_does_not_stay,
-    check_every_norm_and_image_works,
-    check_repr_names_the_hyperparameters,
+CONTRACT: tuple[Callable[[Factory], None], ...] = tuple(
+    value for name, value in globals().items() if name.startswith("check_")
 )
 """All checks; each takes a function from a model to a method."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.optimization import SAM
+from midway.adaptation.optimization import sam_step
 from midway.adaptation.parameters import last_stage
 from midway.testing import Norm, batches, tiny_network
 
@@ -83,14 +83,14 @@ def test_agrees_with_a_naive_implementation_over_batches(
 def test_sam_steps_by_the_gradient_uphill_and_comes_back_first() -> None:
     """f = x^2 + 10 y at (3, 0): the gradient is (6, 10), so rho along it is at x = 3 + 6 rho / sqrt(136)."""
     x, y = nn.Parameter(torch.tensor(3.0)), nn.Parameter(torch.tensor(0.0))
-    sam = SAM(torch.optim.SGD([x, y], lr=0.1), rho=2.0)
+    optimizer = torch.optim.SGD([x, y], lr=0.1)
     seen: list[float] = []
 
     def loss() -> Tensor:
         seen.append(x.item())
         return x * x + 10 * y
 
-    assert sam.step(loss(), loss)
+    assert sam_step(loss(), loss, optimizer, rho=2.0)
     up = 3 + 2 * 6 / math.sqrt(136)
     assert seen == [3.0, pytest.approx(up)]
     assert x.item() == pytest.approx(3 - 0.1 * 2 * up)
@@ -99,17 +99,17 @@ def test_sam_steps_by_the_gradient_uphill_and_comes_back_first() -> None:
 
 def test_sam_without_a_loss_uphill_or_with_one_that_is_not_finite_changes_nothing() -> None:
     x = nn.Parameter(torch.tensor(3.0))
-    sam = SAM(torch.optim.SGD([x], lr=0.1, momentum=0.9), rho=2.0)
-    assert not sam.step(x * x, lambda: None)
-    assert not sam.step(x * x, lambda: x * float("nan"))
-    assert not sam.step(x * float("inf"), lambda: x * float("inf"))
+    optimizer = torch.optim.SGD([x], lr=0.1, momentum=0.9)
+    assert not sam_step(x * x, lambda: None, optimizer, rho=2.0)
+    assert not sam_step(x * x, lambda: x * float("nan"), optimizer, rho=2.0)
+    assert not sam_step(x * float("inf"), lambda: x * float("inf"), optimizer, rho=2.0)
     assert x.item() == 3.0
-    assert sam.state_dict()["state"] == {}
+    assert optimizer.state_dict()["state"] == {}
     with pytest.raises(RuntimeError, match="broken"):
-        sam.step(x * x, broken)
+        sam_step(x * x, broken, optimizer, rho=2.0)
     assert x.item() == 3.0
     with pytest.raises(ValueError, match="rho must be 0 or more"):
-        SAM(torch.optim.SGD([x], lr=0.1), rho=-1)
+        midway.SAR(tiny_network(), rho=-1)
 
 
 def test_sam_comes_back_even_if_the_backward_pass_uphill_is_interrupted() -> None:
@@ -124,7 +124,7 @@ def test_sam_comes_back_even_if_the_backward_pass_uphill_is_interrupted() -> Non
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as held:  # as a notebook holds the last error
-        SAM(torch.optim.SGD([x], lr=0.1), rho=2.0).step(x * x, interrupted)
+        sam_step(x * x, interrupted, torch.optim.SGD([x], lr=0.1), rho=2.0)
     assert held.value is not None
     assert x.item() == 3.0
 
@@ -134,7 +134,7 @@ def test_modules_to_leave_out_must_exist() -> None:
         midway.SAR(tiny_network(), exclude="4")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unknown module of the model '44'"):
         midway.SAR(tiny_network(), exclude=("44",))
-    assert len(midway.SAR(tiny_network(), exclude=("4",)).sam.optimizer.param_groups[0]["params"]) == 2
+    assert len(midway.SAR(tiny_network(), exclude=("4",)).optimizer.param_groups[0]["params"]) == 2
 
 
 def broken() -> Tensor:
@@ -148,7 +148,7 @@ def test_a_recovery_clears_the_mean_and_the_momentum_and_is_counted(sharp_networ
     method(first)
     assert method.mean_loss is None
     assert method.diagnostics["recoveries"] == 1
-    assert not method.sam.optimizer.state
+    assert not method.optimizer.state
     assert torch.equal(method(second), fresh(second))
     assert method.diagnostics["recoveries"] == 2
     assert method.diagnostics["judged"] == 24  # what was recorded stays
@@ -174,7 +174,7 @@ def test_the_step_size_is_per_64_images_on_imagenet_size() -> None:
     assert "lr=None" in repr(method)
     method(batches(1, size=16, side=128)[0])
     assert method.hyperparameters["lr"] == pytest.approx(2.5e-4 / 4)
-    assert method.sam.optimizer.param_groups[0]["lr"] == method.hyperparameters["lr"]
+    assert method.optimizer.param_groups[0]["lr"] == method.hyperparameters["lr"]
     small = midway.SAR(tiny_network())
     small(batches(1)[0])
     assert small.hyperparameters["lr"] == 0.01

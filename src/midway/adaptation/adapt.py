@@ -25,10 +25,6 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
             MEMO, DUA and BN with a prior accept ``statistics="clustered"`` (see ``midway.clustered``); and all accept
             ``preset="published"``, all but MEMO ``preset="tuned"`` (see ``midway.methods.preset``).
 
-    Raises:
-        ValueError: The method, the wrapper, the statistics or the preset is unknown.
-        TypeError: A hyper-parameter is unknown. Both messages list the valid names and the nearest one.
-
     Example:
         >>> import midway
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)

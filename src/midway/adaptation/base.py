@@ -40,7 +40,9 @@ class _Sealed(ABCMeta):
             bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
             bound.apply_defaults()
             given = list(bound.arguments.items())[2:]  # without self and the model
-            method._given = {name: _without_tensors(value) for name, value in given}
+            method._given = {
+                name: _TensorOf(tuple(value.shape)) if isinstance(value, Tensor) else value for name, value in given
+            }
             if (statistics := statistics_of(method)) is not None:
                 method._given |= {"statistics": statistics}
             method._source = method.snapshot()
@@ -72,17 +74,15 @@ class Method(Stateful, metaclass=_Sealed):
         >>> import torch
         >>> from midway.methods import About, Method
         >>> class Soften(Method):
-        ...     '''Scales the logits of the source.'''
         ...     about = About("soften", "Soften", "-", "none", "nothing", "-", "1 F")
         ...     def __init__(self, model, *, factor=0.5):
         ...         super().__init__(model)
         ...         self.factor = factor
         ...     def step(self, images):
         ...         return self.factor * self.model(images)
-        >>> soften = Soften(torch.nn.Flatten())
-        >>> soften
+        >>> Soften(torch.nn.Flatten())
         Soften(Flatten, factor=0.5)
-        >>> soften(torch.ones(1, 1, 1, 2))
+        >>> Soften(torch.nn.Flatten())(torch.ones(1, 1, 1, 2))
         tensor([[0.5000, 0.5000]])
     """
 
@@ -129,18 +129,9 @@ class Method(Stateful, metaclass=_Sealed):
 
     @final  # type: ignore[misc]
     def forward(self, images: Tensor) -> Tensor:
-        """Adapt to the images and predict them.
+        """Adapt to float images (N, C, H, W) in [0, 1] and return their logits (N, classes), float32, detached.
 
-        Args:
-            images: Float tensor (N, C, H, W) in [0, 1], on the device of the model.
-
-        Returns:
-            Logits (N, classes), float32, detached, in the order of the images.
-
-        Raises:
-            TypeError: The images are not a tensor of the model's floating-point type.
-            ValueError: The images have a wrong shape, are empty, contain NaN or Inf or values far outside [0, 1], or
-                are on another device. The state of the method is then unchanged.
+        Images of another type, shape, device or range raise TypeError or ValueError; the state is then unchanged.
         """
         self._check_images(images)
         with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
@@ -154,13 +145,16 @@ class Method(Stateful, metaclass=_Sealed):
             )
         return logits.detach().float()
 
+    @torch.no_grad()
+    def network_logits(self, images: Tensor) -> Tensor:
+        """Return f(x) of the network in its present state, without gradients."""
+        logits: Tensor = self.model(images)
+        return logits
+
     def optimizer_step(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
-        """Take one optimiser step on a loss, or on a sum of terms, unless it is not finite.
+        """Take one step on a loss, or on a sum of terms, unless it is not finite; return whether it was taken.
 
-        A step that is not finite is skipped and counted in ``diagnostics["skipped_steps"]``.
-
-        Returns:
-            Whether the step was taken.
+        ``diagnostics["skipped_steps"]`` counts the steps that were not.
         """
         taken = optimizer_step(loss, optimizer)
         self.count("skipped_steps", int(not taken))
@@ -202,13 +196,7 @@ class Method(Stateful, metaclass=_Sealed):
             self.records[event] = self.records.get(event, 0) + times
 
     def num_trainable(self) -> int:
-        """Return the number of weights that are adapted by gradients.
-
-        Example:
-            >>> import midway
-            >>> midway.Tent(midway.models.create("resnet20")).num_trainable()
-            1568
-        """
+        """Return the number of weights that are adapted by gradients."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
     def __repr__(self) -> str:
@@ -277,7 +265,3 @@ class _TensorOf:
 
     def __repr__(self) -> str:
         return f"tensor of {self.shape}"
-
-
-def _without_tensors(value: Any) -> Any:
-    return _TensorOf(tuple(value.shape)) if isinstance(value, Tensor) else value

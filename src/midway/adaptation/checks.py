@@ -18,12 +18,7 @@ LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]: a small overshoot is accept
 
 
 def check_hyperparameters(method: type, given: Mapping[str, Any]) -> None:
-    """Refuse hyper-parameters that a method does not have, and values of the wrong type.
-
-    Raises:
-        TypeError: A name is unknown, or a value is not the number, pair or boolean that the method expects.
-        ValueError: A value is NaN or infinite.
-    """
+    """Refuse hyper-parameters that a method does not have, and values that are not what its annotations demand."""
     known = inspect.signature(method.__init__).parameters  # type: ignore[misc]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return
@@ -63,13 +58,7 @@ def _check_type(name: str, value: Any, wanted: str) -> None:
 
 
 def check_images(images: Tensor, model: nn.Module) -> None:
-    """Refuse images that are not a batch for a model: type, shape, device, values.
-
-    Raises:
-        TypeError: The images are not a tensor of the model's floating-point type.
-        ValueError: The images have a wrong shape, are empty, contain NaN or Inf or values far outside [0, 1], or are
-            on another device.
-    """
+    """Refuse images that are not a batch for a model: type, shape, device, values."""
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: use torch.as_tensor(images).")
     if not images.is_floating_point():
@@ -101,16 +90,7 @@ def is_logits(output: object, images: Tensor) -> bool:
 
 
 def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None) -> None:
-    """Refuse a model that does not return logits for a few images.
-
-    Args:
-        model: The model.
-        images: A few images.
-        batch_size: Size of the batch they come from, for error messages.
-
-    Raises:
-        ValueError: The model fails on images of this shape, or returns something else.
-    """
+    """Refuse a model that does not return logits for a few images of a batch; its size is for the error message."""
     try:
         with torch.no_grad():
             logits = model(images)

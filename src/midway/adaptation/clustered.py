@@ -1,30 +1,25 @@
 """Clustered statistics: BatchNorm layers normalise each image with the statistics of similar images in its batch.
 
-Batch statistics (Schneider et al., NeurIPS 2020) assume one distribution per batch. If there are several, an outlier is
-normalised with the statistics of unrelated images, and the statistics of a half-and-half mixture fit neither half.
-Clustered statistics give every image i of a batch its own mean and variance in a BatchNorm layer, weighted over the
-images j of the batch by their similarity:
+Batch statistics (Schneider et al., NeurIPS 2020) assume one distribution per batch: an outlier is normalised with those
+of unrelated images, and those of a mixture fit no part of it. Clustered statistics give every image i its own mean and
+variance in a layer, weighted over the images j of the batch by their similarity:
 
     m_i = sum_j w_ij mean_j,    v_i = sum_j w_ij E[(x_j - m_i)^2],    w_ij = softmax_j(-d_ij / h).
 
-The statistics of an image with few similar ones are uncertain: they come from n_i = 1 / sum_j w_ij^2 images (the
-effective sample size). The source's statistics are added as a prior that counts as N more images:
+They come from n_i = 1 / sum_j w_ij^2 images (the effective sample size), and the source's count as N more:
 
     mean_i = (n_i m_i + N mean_source) / (n_i + N),    and likewise for the variance.
 
-The descriptors of an image are the log variances z of its channels, standardised over the batch. They differ within one
-distribution too, because the images show different things. Several distributions appear in the shape of a descriptor's
-histogram: two modes have a kurtosis k below the Gaussian one, 3, and a few outliers have one far above. Descriptors
-count by how far their kurtosis is from 3:
+The descriptors z of an image are the log variances of its channels, standardised over the batch. Two modes in the
+histogram of a descriptor give a kurtosis k below the Gaussian one, 3, and a few outliers one far above:
 
     d_ij = mean over layers so far and channels c of a_c (z_ic - z_jc)^2,    a_c = max(0, |ln(k_c / 3)| - t_c).
 
 The threshold t_c is the deviation that a single distribution shows by content and by chance, sqrt(0.2^2 + 10 / n) for n
-images, plus one if k_c > 3, because long tails are common within one distribution. A batch of one distribution then
-keeps nearly its batch statistics, each part of a mixture gets its own, and an outlier relies on the source.
+images, plus one if k_c > 3, because long tails are common. A batch of one distribution then keeps nearly its batch
+statistics, each part of a mixture gets its own, and an outlier relies on the source.
 
-The method is not in the MITA paper. It never sees which scenario it runs in; h, t and N were chosen on the tuning
-corruptions.
+The method is not in the MITA paper; h, t and N were chosen on the tuning corruptions.
 """
 
 from __future__ import annotations
@@ -79,11 +74,7 @@ class Similarity:
 
 
 def distances_between(descriptors: Tensor) -> Tensor:
-    """Return d_ij of one layer, (N, N).
-
-    Args:
-        descriptors: One row per image.
-    """
+    """Return d_ij of one layer, (N, N), from descriptors with one row per image."""
     deviation = descriptors.std(dim=0, correction=0)
     z = (descriptors - descriptors.mean(dim=0)) / torch.where(deviation > 0, deviation, 1)
     kurtosis = torch.where(deviation > 0, z.pow(4).mean(dim=0), GAUSSIAN_KURTOSIS)
@@ -99,12 +90,9 @@ def clustered(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRI
 
     Args:
         model: Any classifier; it is not changed. Layers other than BatchNorm stay as they are.
-        bandwidth: See ``use_clustered_statistics``.
-        prior: See ``use_clustered_statistics``.
-
-    Raises:
-        ValueError: The model has no BatchNorm layer, so its images share no statistics; or it has one that computes
-            more than BatchNorm, such as an activation.
+        bandwidth: h. A small value restricts the statistics to very similar images; a large one gives every image the
+            statistics of the batch.
+        prior: N, the number of images that the source's statistics count as.
 
     Example:
         >>> import midway, torch
@@ -140,29 +128,9 @@ def statistics_of(model: nn.Module) -> str | None:
 
 
 def use_clustered_statistics(model: nn.Module, bandwidth: float = BANDWIDTH, prior: float = PRIOR) -> int:
-    """Give every BatchNorm layer clustered statistics, in training and evaluation mode alike.
+    """Give every BatchNorm layer clustered statistics, in place and in both modes; return the number of layers.
 
     The layers keep their names, scales and shifts; the running statistics become those of the prior.
-
-    Args:
-        model: Changed in place.
-        bandwidth: h. A small value restricts the statistics to very similar images; a large one gives every image the
-            statistics of the batch.
-        prior: N, the number of images that the source's statistics count as.
-
-    Returns:
-        The number of layers changed.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.clustered import use_clustered_statistics
-        >>> layer = torch.nn.BatchNorm2d(1).eval()
-        >>> use_clustered_statistics(layer, prior=0)
-        1
-        >>> images = torch.tensor([-1.0, 1.0]).repeat(99, 1, 1, 1)
-        >>> outlier = 50 * images[:1]
-        >>> layer(torch.cat([images, outlier]))[-1].round().flatten().tolist()  # with batch statistics: -10, 10
-        [-1.0, 1.0]
     """
     if not bandwidth > 0:
         raise ValueError(f"bandwidth must be above 0, got {bandwidth}.")
@@ -216,12 +184,7 @@ class ClusteredBatchNorm(_BatchNorm):
     ) -> tuple[Tensor, Tensor]:
         """Return the factor and the summand of each image and channel, for pixels relative to the centre.
 
-        Args:
-            mean: Mean of each image and channel, relative to the centre.
-            square: Mean square of each image and channel, relative to the centre.
-            centre: A value for each channel.
-            weight: The layer's scale.
-            bias: The layer's shift.
+        ``mean`` and ``square`` are of each image and channel, relative to the centre, which has a value per channel.
         """
         with torch.no_grad():
             w = self.similarity.update(self, ((square - mean.square()).clamp(min=0) + self.eps).log())

@@ -43,11 +43,7 @@ def in_evaluation_mode(model: nn.Module) -> nn.Module:
 
 
 def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn.Module:
-    """Copy a model in a memory layout; weights created under inference mode become ordinary ones.
-
-    Raises:
-        TypeError: The model is TorchScript, has lazy layers without weights, or cannot be copied.
-    """
+    """Copy a model in a memory layout; weights created under inference mode become ordinary ones."""
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was compiled from.")
     if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
@@ -67,10 +63,7 @@ def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn
 
 
 def graph_tensors(model: nn.Module) -> dict[int, torch.Tensor]:
-    """Return copies of the tensors that layers store together with their autograd graphs, by identity.
-
-    ``copy.deepcopy`` refuses such tensors; given as its memo, the copies replace them.
-    """
+    """Return copies of the tensors that layers store with their graphs, by identity: a memo for ``copy.deepcopy``."""
     copies: dict[int, torch.Tensor] = {}
     for module in model.modules():
         for value in vars(module).values():

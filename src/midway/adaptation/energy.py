@@ -18,10 +18,7 @@ from midway.sampling import Randomness, ReplayBuffer, langevin, langevin_step
 
 
 class EnergyModel:
-    """A classifier as an energy-based model, E(x) = -logsumexp f(x) (MITA, eq. 7).
-
-    The network may run in bf16; logits and energies are float32.
-    """
+    """A classifier as an energy-based model, E(x) = -logsumexp f(x) (MITA, eq. 7), in float32 even if run in bf16."""
 
     def __init__(self, network: nn.Module, precision: Precision) -> None:
         use_bf16(precision, torch.device("cpu"))  # refuses an unknown precision before the first batch
@@ -44,39 +41,24 @@ class EnergyModel:
 class Chains:
     """The hyper-parameters of the Langevin chains that TEA and MITA share, and their checks.
 
-    Attributes:
-        langevin_steps: T.
-        langevin_step_size: Alpha.
-        langevin_noise: Standard deviation of the noise; None is the paper's sqrt(alpha).
-        langevin_clip: Largest entry of the image gradient; None does not clip.
-        shared_pass: The last step of the chains uses the pass of the update, which sees them before that step: T + 1
-            passes instead of T + 2.
-        buffer_size: Number of chains.
-        reinit_probability: Share of chains that restart from noise.
+    With ``shared_pass`` the last step of the chains uses the pass of the update, which sees them before that step:
+    T + 1 passes instead of T + 2.
     """
 
-    langevin_steps: int
-    langevin_step_size: float
-    langevin_noise: float | None
-    langevin_clip: float | None
+    steps: int
+    step_size: float
+    noise: float | None
+    clip: float | None
     shared_pass: bool
-    buffer_size: int
-    reinit_probability: float
 
     def __post_init__(self) -> None:
-        if self.langevin_steps < 0:
-            raise ValueError(f"langevin_steps must be 0 or more, got {self.langevin_steps}.")
-        if self.langevin_step_size < 0 or (self.langevin_noise is not None and self.langevin_noise < 0):
-            raise ValueError(
-                "langevin_step_size and langevin_noise must be 0 or more, "
-                f"got {self.langevin_step_size} and {self.langevin_noise}."
-            )
-        if self.langevin_clip is not None and self.langevin_clip <= 0:
-            raise ValueError(f"langevin_clip must be above 0, or None, got {self.langevin_clip}.")
-
-    def buffer(self) -> ReplayBuffer:
-        """Return a new buffer for the chains."""
-        return ReplayBuffer(capacity=self.buffer_size, reinit_probability=self.reinit_probability)
+        if self.steps < 0:
+            raise ValueError(f"langevin_steps must be 0 or more, got {self.steps}.")
+        if self.step_size < 0 or (self.noise is not None and self.noise < 0):
+            values = f"{self.step_size} and {self.noise}"
+            raise ValueError(f"langevin_step_size and langevin_noise must be 0 or more, got {values}.")
+        if self.clip is not None and self.clip <= 0:
+            raise ValueError(f"langevin_clip must be above 0, or None, got {self.clip}.")
 
 
 class ContrastiveStep(NamedTuple):
@@ -97,41 +79,31 @@ class ContrastiveStep(NamedTuple):
 
 
 class ModelAda:
-    """Algorithm 1: adapt a model to the data by contrastive divergence.
+    """Algorithm 1: adapt the trainable parameters of a model to the data by contrastive divergence.
 
     Each step samples images from the model by Langevin dynamics, then lowers the energy of the test images and raises
-    that of the samples. The optimiser and the chains persist from batch to batch.
-
-    Args:
-        energy: The model; its trainable parameters are adapted.
-        chains: Hyper-parameters of the chains.
-        lr: Step size of Adam, beta in the paper.
-        betas: Averaging of Adam's moments.
-        randomness: Random numbers of chains and noise.
-        buffer: The chains; None creates new ones.
+    that of the samples. Adam (step size beta in the paper) and the chains persist from batch to batch.
     """
 
     def __init__(
         self,
         energy: EnergyModel,
         chains: Chains,
+        buffer: ReplayBuffer,
         *,
         lr: float,
         betas: tuple[float, float],
         randomness: Randomness,
-        buffer: ReplayBuffer | None = None,
     ) -> None:
         self.energy = energy
         trainable = [parameter for parameter in energy.network.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.Adam(trainable, lr=lr, betas=betas)
-        self.buffer = chains.buffer() if buffer is None else buffer
-        self.randomness = randomness
-        self.steps = chains.langevin_steps
-        self.shared_pass = chains.shared_pass and chains.langevin_steps > 0
+        self.buffer, self.randomness, self.steps = buffer, randomness, chains.steps
+        self.shared_pass = chains.shared_pass and chains.steps > 0
         self.step_arguments: dict[str, Any] = {
-            "step_size": chains.langevin_step_size,
-            "noise": chains.langevin_noise,
-            "clip": chains.langevin_clip,
+            "step_size": chains.step_size,
+            "noise": chains.noise,
+            "clip": chains.clip,
         }
 
     def step(self, images: Tensor) -> ContrastiveStep:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.copies import in_evaluation_mode, independent_copy
 from midway.suggest import unknown
 
 USUAL = (32, 224, 28, 64, 96, 128, 256, 299, 384)
@@ -17,24 +17,11 @@ SIDES = (*USUAL, *sorted({*range(8, 64), 112, 144, 160, 192, 240, 260, 300, 320,
 
 
 def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
-    """Return the name and the layer of a network's head: the linear layer that computes the logits.
+    """Return the name and the layer of a network's head, the linear layer that computes the logits; ``name`` overrides.
 
     The network runs once on small blank images, and the head is the linear layer whose output equals the logits. If no
     layer does (the network changes the logits after the head), the head is the only linear layer after all convolutions
     with as many outputs as there are logits; if the network cannot run on such images, it is the last linear layer.
-
-    Args:
-        model: Any classifier; it is not changed.
-        name: The head's name, if it cannot be detected.
-
-    Raises:
-        ValueError: There is no head, or several candidates; the message lists what to give.
-
-    Example:
-        >>> import midway
-        >>> from midway.adaptation.head import head_of
-        >>> head_of(midway.models.create("resnet20"))
-        ('fc', Linear(in_features=64, out_features=10, bias=True))
     """
     layers = dict(model.named_modules())
     linear = {
@@ -74,19 +61,7 @@ def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
 
 @torch.no_grad()
 def features_and_logits(model: nn.Module, head: str, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Run a network once and return the features that enter its head, and the logits.
-
-    Args:
-        model: The classifier.
-        head: The name of its head, from `head_of`.
-        images: (N, C, H, W).
-
-    Returns:
-        Features (N, width) and logits (N, classes), without gradients.
-
-    Raises:
-        ValueError: The input of the head is not one vector per image.
-    """
+    """Run a network once; return the features (N, width) that enter its head, and the logits, without gradients."""
     seen: list[Tensor] = []
     layer = model.get_submodule(head)
     handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -112,53 +87,30 @@ Layers = list[tuple[str, Tensor | None]]
 """The layers that ran, in order: linear layers with their output, convolutions with None."""
 
 
-def _trial(model: nn.Module, linear: dict[str, nn.Linear]) -> tuple[Layers, Tensor | None]:
-    """Run two blank images of the first size that the network accepts; return the outputs of its layers and its own."""
-    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
+def _trial(model: nn.Module, linear: Iterable[str]) -> tuple[Layers, Tensor | None]:
+    """Run a copy on two blank images of the first size that it accepts; return its layers' outputs and its own."""
+    model = in_evaluation_mode(independent_copy(model, torch.contiguous_format))  # not all support channels-last
+    convolutions = {key: layer for key, layer in model.named_modules() if isinstance(layer, nn.Conv2d)}
+    first = next(iter(convolutions.values()), None)
     if first is None:
         return [], None
     ran: Layers = []
 
     def hook(key: str) -> Any:
-        return lambda layer, inputs, output: ran.append((key, output if key in linear else None))
+        return lambda layer, inputs, output: ran.append((key, None if key in convolutions else output))
 
-    convolutions = {key: layer for key, layer in model.named_modules() if isinstance(layer, nn.Conv2d)}
-    handles = [layer.register_forward_hook(hook(key)) for key, layer in (linear | convolutions).items()]
-    plain_only = not first.weight.is_contiguous()  # not every network runs in the channels-last layout
-    try:
-        with torch.no_grad(), _evaluation_mode(model), _plain_layout(model) if plain_only else nullcontext():
-            for side in SIDES:
-                ran.clear()
-                try:
-                    logits = model(first.weight.new_full((2, first.in_channels, side, side), 0.5))
-                except Exception:  # a network may raise anything at a size that it does not accept
-                    continue
-                if isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == 2:
-                    return ran, logits
-    finally:
-        for handle in handles:
-            handle.remove()
+    for key in (*linear, *convolutions):
+        model.get_submodule(key).register_forward_hook(hook(key))
+    for side in SIDES:
+        ran.clear()
+        try:
+            with torch.no_grad():
+                logits = model(first.weight.new_full((2, first.in_channels, side, side), 0.5))
+        except Exception:  # a network may raise anything at a size that it does not accept
+            continue
+        if isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == 2:
+            return ran, logits
     return [], None
-
-
-@contextmanager
-def _plain_layout(model: nn.Module) -> Iterator[None]:
-    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    try:
-        yield
-    finally:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
-@contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 def _convolution_advice(layers: dict[str, nn.Module]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -47,46 +48,25 @@ def statistics_by_image(
 ) -> Iterator[dict[str, list[Moments]]]:
     """Make BatchNorm layers normalise each image's copies with their own statistics, mixed with the source's.
 
-    No gradient flows through the statistics. As in training, a variance that is mixed with the source's is the unbiased
-    estimate, and a variance that is used alone is the biased one.
-
-    Args:
-        model: Its layers must be in evaluation mode. It is unchanged when the block ends, also after an error.
-        images: The number of images that the batches in the block contain copies of.
-        source_share: Weight of the source's statistics; 0 uses the copies alone.
-        weights: Scales and shifts of each image; omitted ones are those of the layers.
-
-    Yields:
-        A dictionary that receives the statistics of the copies, by the name of the layer, one for each time it runs.
-
-    Raises:
-        UnsupportedError: A custom layer cannot process several images.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.image_statistics import statistics_by_image
-        >>> network = torch.nn.Sequential(torch.nn.BatchNorm1d(1)).eval()
-        >>> with torch.no_grad(), statistics_by_image(network, 2, source_share=0) as seen:
-        ...     network(torch.tensor([[1.0], [3.0], [10.0], [30.0]])).round().flatten().tolist()
-        [-1.0, 1.0, -1.0, 1.0]
-        >>> seen["0"][0].mean.flatten().tolist()
-        [2.0, 20.0]
+    Yields a dictionary that receives the statistics by the name of the layer, one for each time it runs. No gradient
+    flows through them. As in training, a variance that is mixed with the source's (``source_share`` above 0) is the
+    unbiased estimate, and a variance that is used alone is the biased one. ``weights`` replaces scales and shifts.
     """
-    seen: dict[str, list[Moments]] = {}
+    normalisation = _ImageNormalisation(images, source_share, weights or {}, {})
     replaced: list[nn.Module] = []
     try:
         for name, layer in model.named_modules():
             if not isinstance(layer, _BatchNorm):
                 continue
             if has_forward_of(layer, _BatchNorm):
-                forward = partial(_batch_norm, layer, name, images, source_share, weights or {}, seen)
+                forward = normalisation.batch_norm
             elif images == 1:
-                forward = partial(_custom_batch_norm, layer, name, source_share, seen)
+                forward = normalisation.custom_batch_norm
             else:
                 raise UnsupportedError(f"{name} ({type(layer).__name__})")
-            layer.forward = forward  # type: ignore[method-assign]
+            layer.forward = partial(forward, layer, name)  # type: ignore[method-assign]
             replaced.append(layer)
-        yield seen
+        yield normalisation.seen
     finally:
         for layer in replaced:
             del layer.forward
@@ -97,66 +77,58 @@ def has_forward_of(layer: nn.Module, kind: type[nn.Module]) -> bool:
     return isinstance(layer, kind) and type(layer).forward is kind.forward
 
 
-def _moments(x: Tensor, images: int) -> Moments:
-    if len(x) % images:  # the first dimension is not the batch any more
-        raise UnsupportedError(f"BatchNorm receives a tensor of shape {tuple(x.shape)}")
-    groups = grouped(x.detach(), images).to(torch.promote_types(x.dtype, torch.float32))
-    others = [1, *range(3, groups.ndim)]
-    mean = groups.mean(dim=others, keepdim=True)
-    variance = (groups - mean).square_().mean(dim=others)  # var_mean is many times slower on the CPU
-    return Moments(mean.view_as(variance), variance, groups[0].numel() // groups.shape[2])
+@dataclass(frozen=True)
+class _ImageNormalisation:
+    """How BatchNorm layers run in ``statistics_by_image``, and the moments they have seen."""
 
+    images: int
+    source_share: float
+    weights: Weights
+    seen: dict[str, list[Moments]]
 
-def _mixture(layer: _BatchNorm, moments: Moments, source_share: float) -> tuple[Tensor, Tensor]:
-    if layer.running_mean is None or layer.running_var is None or source_share == 0:
-        return moments.mean, moments.variance
-    return (
-        torch.lerp(moments.mean, layer.running_mean.to(moments.mean), source_share),
-        torch.lerp(moments.unbiased_variance, layer.running_var.to(moments.mean), source_share),
-    )
+    def statistics(self, layer: _BatchNorm, name: str, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Record the moments of the copies, and return mean and variance of their mixture with the source's."""
+        if len(x) % self.images:  # the first dimension is not the batch any more
+            raise UnsupportedError(f"BatchNorm receives a tensor of shape {tuple(x.shape)}")
+        groups = grouped(x.detach(), self.images).to(torch.promote_types(x.dtype, torch.float32))
+        others = [1, *range(3, groups.ndim)]
+        mean = groups.mean(dim=others, keepdim=True)
+        variance = (groups - mean).square_().mean(dim=others)  # var_mean is many times slower on the CPU
+        moments = Moments(mean.view_as(variance), variance, groups[0].numel() // groups.shape[2])
+        self.seen.setdefault(name, []).append(moments)
+        if layer.running_mean is None or layer.running_var is None or self.source_share == 0:
+            return moments.mean, moments.variance
+        return (
+            torch.lerp(moments.mean, layer.running_mean.to(moments.mean), self.source_share),
+            torch.lerp(moments.unbiased_variance, layer.running_var.to(moments.mean), self.source_share),
+        )
 
+    def batch_norm(self, layer: _BatchNorm, name: str, x: Tensor) -> Tensor:
+        """Compute gamma (x - mean) / sqrt(variance + eps) + beta as one product and one sum over the pixels.
 
-def _batch_norm(
-    layer: _BatchNorm,
-    name: str,
-    images: int,
-    source_share: float,
-    weights: Weights,
-    seen: dict[str, list[Moments]],
-    x: Tensor,
-) -> Tensor:
-    """Compute gamma (x - mean) / sqrt(variance + eps) + beta as one product and one sum over the pixels.
+        With scale = gamma / sqrt(variance + eps) this is scale x + (beta - mean scale); scale and sum are vectors of
+        (images, channels).
+        """
+        mean, variance = self.statistics(layer, name, x)
+        scale = (variance + layer.eps).rsqrt()
+        if layer.affine:
+            scale = scale * self.weights.get(f"{name}.weight", layer.weight)
+            shift = self.weights.get(f"{name}.bias", layer.bias) - mean * scale
+        else:
+            shift = -mean * scale
+        groups = grouped(x, self.images)
+        return torch.addcmul(expanded(shift, groups), groups, expanded(scale, groups)).to(x.dtype).flatten(0, 1)
 
-    With scale = gamma / sqrt(variance + eps) this is scale x + (beta - mean scale); scale and sum are vectors of
-    (images, channels).
-    """
-    moments = _moments(x, images)
-    seen.setdefault(name, []).append(moments)
-    mean, variance = _mixture(layer, moments, source_share)
-    scale = (variance + layer.eps).rsqrt()
-    if layer.affine:
-        scale = scale * weights.get(f"{name}.weight", layer.weight)
-        shift = weights.get(f"{name}.bias", layer.bias) - mean * scale
-    else:
-        shift = -mean * scale
-    groups = grouped(x, images)
-    return torch.addcmul(expanded(shift, groups), groups, expanded(scale, groups)).to(x.dtype).flatten(0, 1)
-
-
-def _custom_batch_norm(
-    layer: _BatchNorm, name: str, source_share: float, seen: dict[str, list[Moments]], x: Tensor
-) -> Tensor:
-    """Run the layer's own ``forward`` with the mixture instead of the source's statistics."""
-    moments = _moments(x, 1)
-    seen.setdefault(name, []).append(moments)
-    source = layer.running_mean, layer.running_var
-    mean, variance = _mixture(layer, moments, source_share)
-    try:
-        layer.running_mean, layer.running_var = mean[0].to(x.dtype), variance[0].to(x.dtype)
-        result: Tensor = type(layer).forward(layer, x)
-    finally:
-        layer.running_mean, layer.running_var = source
-    return result
+    def custom_batch_norm(self, layer: _BatchNorm, name: str, x: Tensor) -> Tensor:
+        """Run the layer's own ``forward`` with the mixture instead of the source's statistics."""
+        source = layer.running_mean, layer.running_var
+        mean, variance = self.statistics(layer, name, x)
+        try:
+            layer.running_mean, layer.running_var = mean[0].to(x.dtype), variance[0].to(x.dtype)
+            result: Tensor = type(layer).forward(layer, x)
+        finally:
+            layer.running_mean, layer.running_var = source
+        return result
 
 
 def grouped(x: Tensor, images: int) -> Tensor:

@@ -32,27 +32,11 @@ from midway.adaptation.image_statistics import (
 def weights_by_image(model: nn.Module, weights: Weights, size: int, *, source_share: float) -> Iterator[None]:
     """Make a network run on copies of images, image after image, each with its own weights and statistics.
 
-    If all images have the same weights (a tensor expanded over the images), the convolutions run as one batch, and the
-    gradients are still separate for each image. Take gradients within the block as well: gradient checkpointing runs
-    the layers again for them.
+    ``weights`` has every floating-point parameter, (images, *shape); ``size`` is images times copies. If all images
+    have the same weights (an expanded tensor), the convolutions run as one batch, with gradients for each image. Take
+    gradients within the block as well: gradient checkpointing runs the layers again for them.
 
-    Args:
-        model: Its layers must be in evaluation mode; its own weights are not used.
-        weights: Every floating-point parameter of the network, (images, *shape).
-        size: Length of the batches in the block, images times copies.
-        source_share: Weight of the source's statistics in BatchNorm layers.
-
-    Raises:
-        UnsupportedError: The network has weights outside plain layers, or custom layers that may mix images. With the
-            weights of a single image any network works.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.image_weights import weights_by_image
-        >>> network = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False))
-        >>> with weights_by_image(network, {"0.weight": torch.tensor([[[2.0]], [[3.0]]])}, 4, source_share=0):
-        ...     network(torch.ones(4, 1)).flatten().tolist()
-        [2.0, 2.0, 3.0, 3.0]
+    Raises ``UnsupportedError`` for weights outside plain layers, or custom layers that may mix several images.
     """
     images = len(next(iter(weights.values())))
     if images == 1:
@@ -73,8 +57,7 @@ def weights_by_image(model: nn.Module, weights: Weights, size: int, *, source_sh
                     continue
                 if rule is None or not set(own_names) <= {"weight", "bias"} or layer._forward_pre_hooks:
                     raise UnsupportedError(f"{name} ({type(layer).__name__})")
-                own_weights = {key: weights[full] for key, full in own_names.items()}
-                layer.forward = partial(_run_layer, rule, layer, own_weights, size, unused, own_names)
+                layer.forward = partial(_run_layer, rule, layer, own_names, weights, size, unused)
                 replaced.append(layer)
             # The network's own weights become empty: a use outside the replaced layers fails instead of being missed.
             hidden = {name: values.new_empty((0,) * (values.ndim - 1)) for name, values in weights.items()}
@@ -111,18 +94,12 @@ Rule = Callable[[Any, dict[str, Tensor], Tensor], Tensor]
 
 
 def _run_layer(
-    rule: Rule,
-    layer: nn.Module,
-    weights: dict[str, Tensor],
-    size: int,
-    unused: set[str],
-    names: dict[str, str],
-    x: Tensor,
+    rule: Rule, layer: nn.Module, names: dict[str, str], weights: Weights, size: int, unused: set[str], x: Tensor
 ) -> Tensor:
     if len(x) != size:  # the first dimension is not the batch any more
         raise UnsupportedError(f"{names} receive a tensor of shape {tuple(x.shape)}")
     unused.difference_update(names.values())
-    return rule(layer, weights, x)
+    return rule(layer, {key: weights[name] for key, name in names.items()}, x)
 
 
 def _linear(layer: nn.Linear, weights: dict[str, Tensor], x: Tensor) -> Tensor:

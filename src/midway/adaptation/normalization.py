@@ -44,21 +44,9 @@ def uses_batch_statistics(model: nn.Module) -> bool:
 
 
 def use_batch_statistics(model: nn.Module) -> int:
-    """Make every layer with running statistics use those of the batch, in training and evaluation mode alike.
+    """Make every layer with running statistics use those of the batch, in both modes; return the number of layers.
 
     The running statistics are removed, so a later ``eval()`` cannot restore them.
-
-    Returns:
-        The number of layers changed.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.normalization import use_batch_statistics
-        >>> layer = torch.nn.BatchNorm1d(1).eval()
-        >>> use_batch_statistics(layer)
-        1
-        >>> layer(torch.tensor([[3.0], [5.0]])).round().flatten().tolist()
-        [-1.0, 1.0]
     """
     warn_of_custom_layers(model)
     layers = list(running_layers(model))
@@ -74,17 +62,10 @@ def drop_running_statistics(layer: _NormBase) -> None:
 
 
 def use_prior_statistics(model: nn.Module, prior: float) -> int:
-    """Mix source and batch statistics in BatchNorm layers, with weight prior / (prior + n) on the source's, n images.
+    """Mix source and batch statistics in BatchNorm layers, with weight N / (N + n) on the source's for n images.
 
-    A layer computes as in evaluation mode; hooks replace its statistics by the mixture while it runs and restore them
-    afterwards. No gradient flows through the statistics. InstanceNorm layers keep those of the source.
-
-    Args:
-        model: Changed in place; its layers must be in evaluation mode.
-        prior: The number of images that the source statistics count as (N in Schneider et al., NeurIPS 2020).
-
-    Returns:
-        The number of layers changed.
+    N is the prior (Schneider et al., NeurIPS 2020). A layer computes as in evaluation mode; hooks replace its
+    statistics while it runs. No gradient flows through them. InstanceNorm layers keep those of the source.
     """
     warn_of_custom_layers(model)
     layers = [layer for layer in running_layers(model) if isinstance(layer, _BatchNorm)]

@@ -15,25 +15,9 @@ Predict = Literal["before", "after"]
 
 
 def optimizer_step(loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
-    """Take one optimiser step on a loss, unless the loss or its gradient is not finite.
+    """Take one step on a loss, or on a sum of terms, unless it or its gradient is not finite; return whether it was.
 
-    Args:
-        loss: A scalar, or the terms of a sum. Terms from a generator are differentiated one by one, so only one graph
-            is in memory at a time.
-        optimizer: Updates its parameters; their gradients are cleared before and after.
-
-    Returns:
-        Whether the step was taken. If not, the parameters and the optimiser are unchanged.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.optimization import optimizer_step
-        >>> x = torch.nn.Parameter(torch.tensor(1.0))
-        >>> optimizer = torch.optim.SGD([x], lr=0.5)
-        >>> optimizer_step((term for term in [x * x, -x]), optimizer), x.item()
-        (True, 0.5)
-        >>> optimizer_step(x * float("nan"), optimizer), x.item()
-        (False, 0.5)
+    Terms from a generator are differentiated one by one, so only one graph is in memory at a time.
     """
     optimizer.zero_grad(set_to_none=True)
     values = []
@@ -49,21 +33,7 @@ def optimizer_step(loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optim
 
 
 class LazyOptimizer:
-    """Adam or SGD with momentum 0.9, created once the kind and the step size are resolved.
-
-    Args:
-        parameters: The parameters to update.
-        betas: Averaging of Adam's moments.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.optimization import LazyOptimizer
-        >>> lazy = LazyOptimizer([torch.nn.Parameter(torch.ones(1))])
-        >>> lazy.state_dict()
-        {}
-        >>> type(lazy.get("sgd", lr=0.1)).__name__
-        'SGD'
-    """
+    """Adam or SGD with momentum 0.9, created once the kind and the step size are resolved."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> None:
         if not all(0 <= beta < 1 for beta in betas):
@@ -103,79 +73,45 @@ def check_optimizer(kind: OptimizerKind | None, lr: float | None) -> None:
         raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
 
 
-class SAM:
-    """Sharpness-aware minimisation around any optimiser (Foret et al., ICLR 2021).
+def sam_step(
+    loss: Tensor, perturbed_loss: Callable[[], Tensor | None], optimizer: torch.optim.Optimizer, *, rho: float
+) -> bool:
+    """Take a step of sharpness-aware minimisation, towards flat minima (Foret et al., ICLR 2021).
 
-    The gradient is taken at a distance rho along the gradient, so the optimiser prefers flat minima.
-
-    Args:
-        optimizer: Takes the step; its state is SAM's state.
-        rho: Length of the ascent.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.optimization import SAM
-        >>> x = torch.nn.Parameter(torch.tensor(1.0))
-        >>> sam = SAM(torch.optim.SGD([x], lr=0.1), rho=0.5)
-        >>> sam.step(x * x, lambda: x * x)  # the gradient at 1.5 is 3
-        True
-        >>> round(x.item(), 3)
-        0.7
+    The weights ascend by a distance rho along the gradient of the loss, the gradient of the other loss is taken at that
+    point, and the step by it is taken from the initial weights. Returns whether a finite step was taken;
+    ``perturbed_loss`` may return None for no step.
     """
+    has_loss = False
 
-    def __init__(self, optimizer: torch.optim.Optimizer, *, rho: float = 0.05) -> None:
-        if rho < 0:
-            raise ValueError(f"rho must be 0 or more, got {rho}.")
-        self.optimizer = optimizer
-        self.rho = rho
+    def terms() -> Generator[Tensor]:
+        nonlocal has_loss
+        with _perturbed(loss, optimizer, rho):
+            if (second := perturbed_loss()) is not None:
+                has_loss = True
+                yield second
 
-    def step(self, loss: Tensor, perturbed_loss: Callable[[], Tensor | None]) -> bool:
-        """Ascend on a loss, take the gradient of another loss at that point, return and step by it.
+    with closing(terms()) as generator:  # restores the weights even if an error occurs
+        return optimizer_step(generator, optimizer) and has_loss
 
-        Args:
-            loss: A scalar at the present weights.
-            perturbed_loss: Computes the loss at the perturbed weights; None takes no step.
 
-        Returns:
-            Whether a finite step was taken; if not, weights and optimiser are unchanged.
-        """
-        has_loss = False
-
-        def terms() -> Generator[Tensor]:
-            nonlocal has_loss
-            with self._perturbed(loss):
-                if (second := perturbed_loss()) is not None:
-                    has_loss = True
-                    yield second
-
-        with closing(terms()) as generator:  # restores the weights even if an error occurs
-            return optimizer_step(generator, self.optimizer) and has_loss
-
-    @contextmanager
-    def _perturbed(self, loss: Tensor) -> Iterator[None]:
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        changed = [(p, g, p.detach().clone()) for p, g in zip(parameters, gradients, strict=True) if g is not None]
-        norm = torch.nn.utils.get_total_norm([gradient for _, gradient, _ in changed]).item()
-        scale = self.rho / norm if norm > 0 and math.isfinite(norm) else 0.0
+@contextmanager
+def _perturbed(loss: Tensor, optimizer: torch.optim.Optimizer, rho: float) -> Iterator[None]:
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    changed = [(p, g, p.detach().clone()) for p, g in zip(parameters, gradients, strict=True) if g is not None]
+    norm = torch.nn.utils.get_total_norm([gradient for _, gradient, _ in changed]).item()
+    scale = rho / norm if norm > 0 and math.isfinite(norm) else 0.0
+    with torch.no_grad():
+        if scale:
+            for parameter, gradient, _ in changed:
+                parameter.add_(gradient, alpha=scale)
+    try:
+        yield
+    finally:
         with torch.no_grad():
-            if scale:
-                for parameter, gradient, _ in changed:
-                    parameter.add_(gradient, alpha=scale)
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for parameter, _, before in changed:
-                    parameter.copy_(before)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the optimiser."""
-        return self.optimizer.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load what ``state_dict`` returned."""
-        self.optimizer.load_state_dict(state)
+            for parameter, _, before in changed:
+                parameter.copy_(before)
 
 
 def check_protocol(steps: int, predict: Predict) -> None:
@@ -184,12 +120,3 @@ def check_protocol(steps: int, predict: Predict) -> None:
         raise ValueError(f"steps must be at least 1, got {steps}.")
     if predict not in ("before", "after"):
         raise ValueError(f"predict must be 'before' or 'after', got {predict!r}.")
-
-
-def predicted(model: nn.Module, images: Tensor, logits: Tensor, predict: Predict) -> Tensor:
-    """Return the logits from before the last step, or compute those from after it in one more pass."""
-    if predict == "before":
-        return logits
-    with torch.no_grad():
-        after: Tensor = model(images)
-    return after

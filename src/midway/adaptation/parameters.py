@@ -28,30 +28,17 @@ def norm_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the scales and shifts of the normalisation layers, by name.
-
-    Raises:
-        ValueError: The model has none.
-
-    Example:
-        >>> from torch import nn
-        >>> from midway.adaptation.parameters import norm_affine
-        >>> sorted(norm_affine(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))))
-        ['1.bias', '1.weight']
-    """
-    parameters: dict[str, nn.Parameter] = {}
-    seen = set()
+    """Return the scales and shifts of the normalisation layers, by name."""
+    parameters: dict[int, tuple[str, nn.Parameter]] = {}  # by identity: layers may share parameters
     for layer, module in norm_layers(model):
         for name, parameter in module.named_parameters(recurse=False):
-            if id(parameter) not in seen:  # layers may share parameters
-                seen.add(id(parameter))
-                parameters[f"{layer}.{name}".lstrip(".")] = parameter
+            parameters.setdefault(id(parameter), (f"{layer}.{name}".lstrip("."), parameter))
     if not parameters:
         raise ValueError(
             "the model has no normalisation layer with a scale and a shift to adapt: use a network with affine "
             "normalisation layers, or a method that adapts something else, such as lame or t3a."
         )
-    return parameters
+    return dict(parameters.values())
 
 
 def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
@@ -60,18 +47,7 @@ def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
 
 
 def freeze_all_but(model: nn.Module, trainable: dict[str, nn.Parameter]) -> list[nn.Parameter]:
-    """Make these parameters trainable, freeze all others, and return the trainable ones for the optimiser.
-
-    Raises:
-        TypeError: They are of half precision.
-
-    Example:
-        >>> from torch import nn
-        >>> from midway.adaptation.parameters import freeze_all_but, norm_affine
-        >>> model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
-        >>> len(freeze_all_but(model, norm_affine(model))), model[0].weight.requires_grad
-        (2, False)
-    """
+    """Make these parameters trainable, freeze all others, and return the trainable ones for the optimiser."""
     trainable = {name: parameter for name, parameter in trainable.items() if parameter.is_floating_point()}
     refuse_half_precision(trainable)
     model.requires_grad_(False)
@@ -81,11 +57,7 @@ def freeze_all_but(model: nn.Module, trainable: dict[str, nn.Parameter]) -> list
 
 
 def refuse_half_precision(trainable: Mapping[str, nn.Parameter]) -> None:
-    """Refuse 16-bit weights: small updates are rounded away, and Adam's moments overflow.
-
-    Raises:
-        TypeError: A parameter has 16 bits.
-    """
+    """Refuse 16-bit weights: small updates are rounded away, and Adam's moments overflow."""
     for name, parameter in trainable.items():
         if parameter.dtype in (torch.float16, torch.bfloat16):
             raise TypeError(
@@ -100,23 +72,13 @@ def last_stage(model: nn.Module) -> tuple[str, ...]:
     Stages are sibling modules with two or more normalisation layers each. SAR freezes the last of a ResNet's four
     stages, and the last three of a transformer's twelve blocks with the final norm (Niu et al., ICLR 2023). For a
     network with fewer than four stages the result is empty.
-
-    Example:
-        >>> from torch import nn
-        >>> from midway.adaptation.parameters import last_stage
-        >>> block = lambda: nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.LayerNorm(4))
-        >>> vit = nn.ModuleDict({"blocks": nn.Sequential(*[block() for _ in range(12)]), "norm": nn.LayerNorm(4)})
-        >>> last_stage(vit)
-        ('blocks.9', 'blocks.10', 'blocks.11', 'norm')
-        >>> last_stage(nn.Sequential(block(), block(), block()))
-        ()
     """
     layers = [name for name, _ in norm_layers(model)]
 
     def children(name: str) -> dict[str, int]:
         """Return the children of a module and the number of normalisation layers in each."""
         names = [f"{name}.{child}".lstrip(".") for child, _ in model.get_submodule(name).named_children()]
-        return {child: sum(_is_inside(layer, child) for layer in layers) for child in names}
+        return {child: sum(is_inside(layer, child) for layer in layers) for child in names}
 
     trunk = ""
     while True:
@@ -128,9 +90,10 @@ def last_stage(model: nn.Module) -> tuple[str, ...]:
         if not trunk or 2 * counts[trunk] <= len(layers):
             return ()
     last = stages[-(len(stages) // FEWEST_STAGES) :]
-    after = layers[max(index for index, name in enumerate(layers) if _is_inside(name, last[-1])) + 1 :]
+    after = layers[max(index for index, name in enumerate(layers) if is_inside(name, last[-1])) + 1 :]
     return (*last, *after)
 
 
-def _is_inside(name: str, module: str) -> bool:
+def is_inside(name: str, module: str) -> bool:
+    """Return whether a name is that of a module or of a part of it."""
     return name == module or name.startswith(f"{module}.")

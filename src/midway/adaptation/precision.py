@@ -14,8 +14,7 @@ Precision = Literal["float32", "bf16", "auto"]
 def use_bf16(precision: Precision, device: torch.device) -> bool:
     """Return whether to run a network in bf16 on a device.
 
-    ``"auto"`` is True on a CPU with AMX or AVX512-BF16 instructions and on a GPU that supports bf16; elsewhere bf16 is
-    emulated and many times slower than float32.
+    ``"auto"`` is True if the CPU (AMX, AVX512-BF16) or GPU supports it; elsewhere bf16 is emulated and very slow.
     """
     if precision not in ("float32", "bf16", "auto"):
         raise ValueError(f"precision must be 'float32', 'bf16' or 'auto', got {precision!r}.")

@@ -10,13 +10,7 @@ LARGE_SIDE = 128  # pixels; CIFAR has 32, Tiny-ImageNet 64, ImageNet 224
 
 
 class Problem(NamedTuple):
-    """What a method knows about its problem after the first batch.
-
-    Attributes:
-        classes: Number of logits.
-        side: Shorter side of the images, in pixels.
-        batch_size: Images in the batch.
-    """
+    """What a method knows about its problem after the first batch; ``side`` is the images' shorter side in pixels."""
 
     classes: int
     side: int

@@ -22,9 +22,6 @@ M = TypeVar("M", bound=type[Method])
 def register(method: M) -> M:
     """Register a method under the name in its ``about``, as a class decorator; other packages may use it.
 
-    Raises:
-        ValueError: Another method has the name.
-
     Example:
         >>> from midway import methods
         >>> methods.register(methods.Tent) is methods.Tent
@@ -46,10 +43,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Method]:
-    """Return the method with a name.
-
-    Raises:
-        ValueError: The name is unknown; the message lists the valid names and the nearest one.
+    """Return the method with a name; the error for an unknown name lists the valid ones and the nearest.
 
     Example:
         >>> from midway import methods

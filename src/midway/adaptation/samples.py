@@ -36,12 +36,9 @@ def sample_images(
         clip: Largest entry of the gradient; None does not clip.
         seed: Seed of the start and of the noise.
 
-    Returns:
-        Images (count, *shape), clamped to [0, 1].
-
     Example:
         >>> import midway
-        >>> midway.sample_images(midway.models.create("resnet20").eval(), 2, steps=1).shape
+        >>> midway.sample_images(midway.models.create("resnet20").eval(), 2, steps=1).shape  # clamped to [0, 1]
         torch.Size([2, 3, 32, 32])
     """
     network = model.model if isinstance(model, Method) else model

@@ -20,12 +20,6 @@ def reliable(logits: Tensor, margin: float) -> Tensor:
 
     The hyper-parameter is the share, not the entropy: 0.4 ln 1000 = 2.76 would select every image of a ten-class
     problem, whose largest entropy is ln 10 = 2.30.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.selection import reliable
-        >>> reliable(torch.tensor([[9.0, 0.0, 0.0], [0.1, 0.0, 0.0]]), margin=0.4)
-        tensor([ True, False])
     """
     return entropy(logits) < margin * math.log(logits.shape[1])
 
@@ -39,19 +33,6 @@ def record_shares(method: Method, **selected: Tensor) -> None:
     """Record how many images each filter selected since the last reset, and their share of all images judged.
 
     A filter that selects everything or nothing has a margin that does not fit the problem.
-
-    Args:
-        method: The method whose diagnostics receive the numbers.
-        **selected: For each filter, a mask over the batch.
-
-    Example:
-        >>> import midway, torch
-        >>> from midway.adaptation.selection import record_shares
-        >>> method = midway.Source(torch.nn.Flatten())
-        >>> record_shares(method, selected=torch.tensor([True, False, False, False]))
-        >>> record_shares(method, selected=torch.tensor([True, True, False, False]))
-        >>> method.diagnostics
-        {'judged': 8, 'selected': 3, 'selected_share': 0.375}
     """
     method.count("judged", len(next(iter(selected.values()))))
     for name, mask in selected.items():
@@ -60,10 +41,7 @@ def record_shares(method: Method, **selected: Tensor) -> None:
 
 
 def mixes_images(model: nn.Module) -> bool:
-    """Return whether the logits of one image may depend on the others in the batch.
-
-    They do with batch statistics. A custom normalisation layer is assumed to use them as well.
-    """
+    """Return whether the logits of one image may depend on the others: with batch statistics or custom norm layers."""
     custom = any(not isinstance(layer, NORM_LAYERS) for _, layer in norm_layers(model))
     return custom or uses_batch_statistics(model)
 
@@ -74,12 +52,6 @@ def logits_to_learn_from(model: nn.Module, images: Tensor, logits: Tensor, selec
     If the images are independent (LayerNorm, GroupNorm) and few are selected, these pass through the network once more
     and the backward pass runs over them alone. With batch statistics the logits of the selected images depend on all
     images, and so does the gradient: the backward pass then needs the whole batch.
-
-    Args:
-        model: The network.
-        images: The whole batch.
-        logits: Its logits, with their graph.
-        selected: A mask over the batch.
     """
     if selected.float().mean().item() > WORTHWHILE or mixes_images(model):
         return logits[selected]
@@ -93,11 +65,6 @@ def redundancy_margin(classes: int) -> float:
     Published for 10, 100 and 1,000 classes: 0.4, 0.1, 0.05. Values in between are interpolated (both axes logarithmic).
     Outside, d follows 1 / sqrt(C), the cosine between a certain prediction and the uniform distribution: with a smaller
     d, no certain prediction is selected once the mean prediction is balanced.
-
-    Example:
-        >>> from midway.adaptation.selection import redundancy_margin
-        >>> [round(redundancy_margin(classes), 3) for classes in (4, 10, 100, 200, 1000)]
-        [0.632, 0.4, 0.1, 0.081, 0.05]
     """
     published = [(10, 0.4), (100, 0.1), (1000, 0.05)]
     for known, d in published:

@@ -41,13 +41,7 @@ class LogUniform(Uniform):
 
 @dataclass(frozen=True)
 class Integers:
-    """Integers between two bounds, both included: numbers of steps.
-
-    Args:
-        low: The smallest.
-        high: The largest.
-        log: Uniform on a logarithmic scale, for numbers that range over orders of magnitude.
-    """
+    """Integers between two bounds, both included: numbers of steps. With ``log``, uniform on a logarithmic scale."""
 
     low: int
     high: int
@@ -68,13 +62,7 @@ class Integers:
 
 @dataclass(frozen=True, init=False)
 class Choice:
-    """One of a few values: strings, numbers, None.
-
-    Example:
-        >>> from midway.adaptation.space import Choice
-        >>> "knn" in Choice("knn", "rbf"), str(Choice(1, 5, None))
-        (True, '1, 5 or None')
-    """
+    """One of a few values: strings, numbers, None."""
 
     values: tuple[Any, ...]
 
@@ -96,11 +84,5 @@ SearchSpace = Mapping[str, Space]
 
 
 def search_over(**spaces: Space) -> SearchSpace:
-    """Return a read-only search space, for the body of a method's class.
-
-    Example:
-        >>> from midway.adaptation.space import LogUniform, search_over
-        >>> search_over(lr=LogUniform(1e-4, 1e-2))["lr"]
-        LogUniform(low=0.0001, high=0.01)
-    """
+    """Return a read-only search space, for the body of a method's class."""
     return MappingProxyType(spaces)

@@ -31,17 +31,10 @@ class Stateful(nn.Module):
         self._states: list[str] = []
 
     def add_state(self, name: str, value: T) -> T:
-        """Set an attribute and declare that it changes from batch to batch.
+        """Set an attribute, declare that it changes from batch to batch, and return its value.
 
-        Args:
-            name: Name of the attribute.
-            value: Its initial value: a tensor, a module (all its parameters and buffers become state, trainable or
-                not), an optimiser, a generator, an object with ``state_dict`` and ``load_state_dict``, a plain value,
-                or a container of these.
-
-        Returns:
-            The value, for assignments that type checkers understand:
-            ``self.teacher = self.add_state("teacher", copy.deepcopy(self.model))``.
+        The value is a tensor, a module (all its parameters and buffers become state, trainable or not), an optimiser, a
+        generator, an object with ``state_dict`` and ``load_state_dict``, a plain value, or a container of these.
         """
         if "_source" in self.__dict__:
             raise RuntimeError(f"the state '{name}' is declared too late: call add_state in the constructor.")
@@ -54,11 +47,7 @@ class Stateful(nn.Module):
 
     @torch.inference_mode(False)
     def reset(self, *, keep: Sequence[str] = ()) -> None:
-        """Return to the source, bit for bit: weights, statistics, optimisers, averages, random state.
-
-        Args:
-            keep: Names of declared values that stay as they are.
-        """
+        """Return to the source, bit for bit: weights, statistics, optimisers, averages, random state; not ``keep``."""
         values = {name: value for name, value in self._source["values"].items() if name not in keep}
         self.restore({"tensors": self._source["tensors"], "values": values})
 
@@ -94,7 +83,11 @@ class Stateful(nn.Module):
     def _state_values(self) -> dict[str, Any]:
         """Return the declared values; the tensors of declared modules are in ``_state_tensors``."""
         values = {name: getattr(self, name) for name in self._states}
-        return {name: value for name, value in values.items() if _is_value(value)}
+        return {
+            name: value
+            for name, value in values.items()
+            if isinstance(value, Stateful) or not isinstance(value, nn.Module | nn.Parameter)
+        }
 
     def _state_tensors(self, *, every_name: bool = False) -> dict[str, Tensor]:
         """Return buffers, trainable parameters and the parameters of declared modules, by one or by every name."""
@@ -132,10 +125,7 @@ class Stateful(nn.Module):
         self._source = capture(state["source"])
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the complete state; adapting further does not change it.
-
-        As in torch, except that state tensors are copies. Frozen weights are shared with the method.
-        """
+        """Return the complete state, in copies; only frozen weights are shared with the method."""
         with torch.inference_mode(False):
             state = super().state_dict(*args, **kwargs)
             prefix = kwargs.get("prefix", "")
@@ -146,12 +136,7 @@ class Stateful(nn.Module):
 
     @torch.inference_mode(False)
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load the state of another instance of this method on the same network, all or nothing.
-
-        Raises:
-            ValueError: The state belongs to another method, another network or other hyper-parameters. This instance
-                is then unchanged.
-        """
+        """Load the state of another instance of this method with the same network and settings, all or nothing."""
         if assign:
             raise ValueError("assign=True would separate the optimiser from the weights it updates: leave it out.")
         before = capture(dict(super().state_dict()))
@@ -219,10 +204,6 @@ class Stateful(nn.Module):
         return self
 
 
-def _is_value(value: Any) -> bool:
-    return isinstance(value, Stateful) or not isinstance(value, nn.Module | nn.Parameter)
-
-
 def capture(value: Any) -> Any:
     """Return an independent copy of a piece of state that consists of tensors and plain values alone.
 
@@ -250,17 +231,7 @@ def capture(value: Any) -> Any:
 
 
 def restored(current: Any, captured: Any) -> Any:
-    """Return a value as it was when ``capture`` copied it; objects with a state are restored in place.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.state import capture, restored
-        >>> generators = {"noise": torch.Generator().manual_seed(0)}
-        >>> before = capture(generators)
-        >>> first = torch.rand(1, generator=generators["noise"])
-        >>> torch.equal(first, torch.rand(1, generator=restored(generators, before)["noise"]))
-        True
-    """
+    """Return a value as it was when ``capture`` copied it; objects with a state are restored in place."""
     if isinstance(current, torch.Generator):
         current.set_state(captured.cpu())
         return current

@@ -30,36 +30,15 @@ POSTERIZED_LEVEL = 16  # four bits
 
 
 def draw(images: int, views: int, generator: torch.Generator, numbers: int = NUMBERS) -> Tensor:
-    """Draw the uniform numbers of views, (images, views, numbers), on the CPU.
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.views import draw
-        >>> both = draw(2, 8, torch.Generator().manual_seed(0))
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> bool((torch.cat([draw(1, 8, generator), draw(1, 8, generator)]) == both).all())
-        True
-    """
+    """Draw the uniform numbers of views, (images, views, numbers), on the CPU."""
     return torch.rand(images, views, numbers, generator=generator)
 
 
 def crops(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
-    """Crop and flip images at random.
+    """Crop and flip images (N, C, H, W) at random; return views (N, views, C, H, W).
 
-    Args:
-        images: (N, C, H, W).
-        numbers: Uniform numbers from `draw`, (N, views, at least 5).
-        crop: ``"pad"`` shifts by up to 4 pixels with black borders (CIFAR); ``"resize"`` selects 8 % to 100 % of the
-            area at a ratio of 3/4 to 4/3 and resizes it to the whole image (ImageNet).
-
-    Returns:
-        Views (N, views, C, H, W).
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.views import crops, draw
-        >>> crops(torch.rand(2, 3, 8, 8), draw(2, 5, torch.Generator())).shape
-        torch.Size([2, 5, 3, 8, 8])
+    ``"pad"`` shifts by up to 4 pixels with black borders (CIFAR); ``"resize"`` selects 8 % to 100 % of the area at a
+    ratio of 3/4 to 4/3 and resizes it to the whole image (ImageNet).
     """
     if images.element_size() < 4:  # half precision is too coarse for coordinates
         return crops(images.float(), numbers, crop).to(images)
@@ -95,25 +74,10 @@ def _shifted(images: Tensor, numbers: Tensor) -> Tensor:
 
 
 def augmix_views(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
-    """Return AugMix views: crop and flip, then blend with a mixture of three chains of one to three operations.
+    """Return AugMix views in [0, 1]: crop and flip, then blend with three chains of one to three operations each.
 
     Operations: auto-contrast, equalise, rotate, solarise, shear and shift either way, posterise, at severity 1 as
     published for MEMO. Weights of the chains are Dirichlet(1, 1, 1), the share of the crop itself is Beta(1, 1).
-
-    Args:
-        images: (N, C, H, W); clamped to [0, 1].
-        numbers: Uniform numbers from `draw`, (N, views, NUMBERS).
-        crop: See `crops`.
-
-    Returns:
-        Views (N, views, C, H, W) in [0, 1].
-
-    Example:
-        >>> import torch
-        >>> from midway.adaptation.views import augmix_views, draw
-        >>> views = augmix_views(torch.rand(2, 3, 8, 8), draw(2, 5, torch.Generator()))
-        >>> views.shape, bool(views.min() >= 0), bool(views.max() <= 1)
-        (torch.Size([2, 5, 3, 8, 8]), True, True)
     """
     plain = crops(images.clamp(0, 1), numbers, crop)
     count, views = numbers.shape[:2]
@@ -171,12 +135,7 @@ def _maps(choice: Tensor, level: Tensor, sign: Tensor, height: int, width: int) 
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """Sample images at mapped coordinates, bilinearly, with grey outside the image.
-
-    Args:
-        images: (N, C, H, W).
-        maps: From output to input coordinates, from -1 to 1, (N, 2, 3).
-    """
+    """Sample images bilinearly at coordinates mapped by (N, 2, 3), from -1 to 1, with grey outside the image."""
     grid = F.affine_grid(maps, list(images.shape), align_corners=False)
     return F.grid_sample(images - GREY, grid, align_corners=False) + GREY
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import torch
 from torch import Tensor, nn
 
 from midway.adaptation.about import About
@@ -29,9 +28,8 @@ class BN(Method):
         prior: N, in images; 0 (the paper's value for large batches) uses the batch alone.
 
     Example:
-        >>> import midway, torch
-        >>> model = midway.models.create("resnet20")
-        >>> midway.BN(model, prior=16)
+        >>> import midway
+        >>> midway.BN(midway.models.create("resnet20"), prior=16)
         BN(CifarResNet, prior=16)
     """
 
@@ -70,6 +68,4 @@ class BN(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Return f(x) with the statistics chosen at construction."""
-        with torch.no_grad():
-            logits: Tensor = self.model(images)
-        return logits
+        return self.network_logits(images)

@@ -43,20 +43,16 @@ class DUA(Method):
         decay: Factor of the decaying part per image (published: 0.94).
         floor: Constant part of the momentum (published: 0.005).
         copies: Copies per image (published: 64).
-        images: Number of images after a reset to adapt to: a pass over 64 copies each is expensive, and after the
-            first hundred all momenta are near the floor (published: 1 % of the test set, 100 images of CIFAR-10-C);
-            None adapts to every image.
-        crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part of the image (ImageNet); None chooses
-            by the size of the images.
+        images: Number of images after a reset to adapt to, None for all (published: 1 % of the test set, 100 images of
+            CIFAR-10-C); a pass over 64 copies each is expensive, and the momenta of later images are near the floor.
+        crop: ``"pad"`` by 4 pixels (published for CIFAR), ``"resize"`` a part (ImageNet), None by the image size.
         seed: Seed of the copies.
 
     Example:
         >>> import midway, torch
         >>> adapted = midway.DUA(midway.models.create("resnet20"), copies=8, images=3)
-        >>> adapted(torch.rand(4, 3, 32, 32)).shape
-        torch.Size([4, 10])
-        >>> adapted.adapted_images
-        3
+        >>> adapted(torch.rand(4, 3, 32, 32)).shape, adapted.adapted_images
+        (torch.Size([4, 10]), 3)
     """
 
     about = About(
@@ -143,8 +139,7 @@ class DUA(Method):
                 self._supports_many_images, size = False, 1
                 continue
             start = some.stop
-        logits: Tensor = self.model(images)
-        return logits
+        return self.network_logits(images)
 
     def _update_statistics(self, images: Tensor, numbers: Tensor) -> None:
         """Update the running statistics with some images, in order."""
@@ -169,15 +164,6 @@ def update_running_statistics(layer: nn.Module, uses: list[Moments], momenta: li
 
     Unrolled over k updates, r_k = r_0 prod_i (1 - m_i) + sum_i s_i m_i prod_{j > i} (1 - m_j): one weighted sum. As in
     training, the variance is the unbiased estimate, and a layer that runs several times is updated each time.
-
-    Example:
-        >>> import torch
-        >>> from midway.methods.dua import update_running_statistics
-        >>> from midway.adaptation.image_statistics import Moments
-        >>> layer = torch.nn.BatchNorm1d(1)
-        >>> update_running_statistics(layer, [Moments(torch.tensor([[4.0], [8.0]]), torch.ones(2, 1), 100)], [0.5, 0.5])
-        >>> layer.running_mean  # 0 -> 2 -> 5
-        tensor([5.])
     """
     if not isinstance(layer.running_mean, Tensor) or not isinstance(layer.running_var, Tensor):
         return

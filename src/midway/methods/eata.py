@@ -13,14 +13,7 @@ from torch.nn.utils import parameters_to_vector
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.optimization import (
-    LazyOptimizer,
-    OptimizerKind,
-    Predict,
-    check_optimizer,
-    check_protocol,
-    predicted,
-)
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -53,11 +46,9 @@ class EATA(Method):
         fisher_weight: Weight of the penalty (the paper: 1 for CIFAR, 2,000 for ImageNet).
         fisher_batch_size: Images per squared mean gradient (the published code: 64).
         margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
-        redundancy: d, largest cosine to the mean prediction (the paper: 0.4 for 10 classes, 0.1 for 100, 0.05 for
-            1,000; interpolated in between).
+        redundancy: d, largest cosine to the mean prediction (the paper: 0.4, 0.1, 0.05 for 10, 100, 1,000 classes).
         averaging: Share of the past in the mean prediction (the paper: 0.9).
-        optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (published comparisons: Adam for CIFAR; the paper: SGD for
-            ImageNet).
+        optimizer: ``"adam"`` (published comparisons for CIFAR) or ``"sgd"`` with momentum 0.9 (the paper for ImageNet).
         lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: 2.5e-4 for ImageNet).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
@@ -68,8 +59,6 @@ class EATA(Method):
         >>> _ = adapted(torch.rand(8, 3, 32, 32))
         >>> adapted.hyperparameters["redundancy"], adapted.hyperparameters["fisher_weight"]
         (0.4, 1)
-        >>> sorted(adapted.diagnostics)
-        ['judged', 'reliable', 'reliable_share', 'selected', 'selected_share']
     """
 
     about = About(
@@ -155,7 +144,7 @@ class EATA(Method):
                 loss = (weights * entropies).mean() + self._penalty()
                 optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
                 self.optimizer_step(loss, optimizer)
-        return predicted(self.model, images, logits, self.predict)
+        return logits if self.predict == "before" else self.network_logits(images)
 
     def _select(self, logits: Tensor) -> Tensor:
         """Select the reliable images that differ from the mean prediction, and update that mean with theirs."""

@@ -58,10 +58,7 @@ class LAME(Method):
         needs=("linear head",),
     )
     names_layers = ("head",)
-    search_space = search_over(
-        affinity=Choice("knn", "rbf", "linear"),
-        neighbours=Integers(1, 20, log=True),
-    )
+    search_space = search_over(affinity=Choice("knn", "rbf", "linear"), neighbours=Integers(1, 20, log=True))
 
     def __init__(
         self,
@@ -92,16 +89,7 @@ class LAME(Method):
 
 
 def affinities(features: Tensor, kind: Affinity, neighbours: int) -> Tensor:
-    """Return the affinity of each image (row) to each other one (column), (N, N).
-
-    Example:
-        >>> import torch
-        >>> from midway.methods.lame import affinities
-        >>> affinities(torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]), "knn", 1)
-        tensor([[0., 1., 0.],
-                [1., 0., 0.],
-                [0., 1., 0.]])
-    """
+    """Return the affinity of each image (row) to each other one (column), (N, N)."""
     directions = normalize(features, dim=1)
     if kind == "linear":
         return directions @ directions.T
@@ -115,25 +103,10 @@ def affinities(features: Tensor, kind: Affinity, neighbours: int) -> Tensor:
 
 
 def smooth(probabilities: Tensor, graph: Tensor, iterations: int = 100) -> tuple[Tensor, int]:
-    """Return the fixed point of z_i ~ p_i exp(sum_j w_ij z_j), starting from p.
+    """Return the logarithm of the fixed point of z_i ~ p_i exp(sum_j w_ij z_j), starting at p, and the iterations.
 
     Each iteration minimises a bound on sum_i KL(z_i || p_i) - sum_ij w_ij z_i . z_j; they stop (after three at the
     earliest) when the bound changes by at most a part in 10^8, as published.
-
-    Args:
-        probabilities: p, (N, classes).
-        graph: w, (N, N).
-        iterations: Largest number of iterations.
-
-    Returns:
-        The logarithm of z, (N, classes), and the number of iterations.
-
-    Example:
-        >>> import torch
-        >>> from midway.methods.lame import smooth
-        >>> log_z, iterations = smooth(torch.tensor([[0.6, 0.4], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-        >>> log_z.argmax(dim=1), iterations
-        (tensor([0, 0]), 25)
     """
     log_p = (probabilities + SMALLEST_PROBABILITY).log()
     log_z = log_p.log_softmax(dim=1)

@@ -24,20 +24,7 @@ VALUES_PER_PASS = 400_000
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the mean prediction over views, in nats.
-
-    Args:
-        logits: (..., views, classes).
-
-    Returns:
-        (...), between 0 and ln classes.
-
-    Example:
-        >>> import torch
-        >>> from midway.methods.memo import marginal_entropy
-        >>> marginal_entropy(torch.tensor([[200.0, 0.0], [0.0, 200.0]])).exp()
-        tensor(2.)
-    """
+    """Return the entropy of the mean prediction over views, in nats, from logits (..., views, classes)."""
     log_mean = logits.log_softmax(dim=-1).logsumexp(dim=-2) - math.log(logits.shape[-2])
     return -(log_mean.exp() * log_mean).sum(dim=-1)
 
@@ -58,11 +45,10 @@ class MEMO(Method):
 
     Args:
         model: The classifier to adapt.
-        views: Views per image (published: 32 for CIFAR, 64 for ImageNet); None chooses by the size of the images.
-        lr: Step size of SGD (published: 0.005 for CIFAR, 0.00025 for ImageNet); None chooses by the size of the
-            images.
-        crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part of the image (ImageNet), before AugMix;
-            None chooses by the size of the images.
+        views: Views per image (published: 32 for CIFAR, 64 for ImageNet); None by the size of the images.
+        lr: Step size of SGD (published: 0.005 for CIFAR, 0.00025 for ImageNet); None by the size of the images.
+        crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part (ImageNet), before AugMix; None by the
+            size of the images.
         steps: Steps per image (published: 1).
         prior: N: the source's statistics have weight N / (N + 1) (published: 16); 0 uses those of the views alone.
         images_at_once: Number of images per pass; None limits memory. It does not change the predictions.
@@ -71,10 +57,8 @@ class MEMO(Method):
     Example:
         >>> import midway, torch
         >>> adapted = midway.MEMO(midway.models.create("resnet20"), views=4)
-        >>> adapted(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
-        >>> adapted.hyperparameters["lr"]
-        0.005
+        >>> adapted(torch.rand(2, 3, 32, 32)).shape, adapted.hyperparameters["lr"]
+        (torch.Size([2, 10]), 0.005)
     """
 
     about = About(
@@ -91,11 +75,7 @@ class MEMO(Method):
         aligns_each_image=True,
     )
     uses_source_statistics = True
-    search_space = search_over(
-        lr=LogUniform(5e-4, 5e-2),
-        steps=Integers(1, 3),
-        prior=Choice(4, 8, 16, 32, 64),
-    )
+    search_space = search_over(lr=LogUniform(5e-4, 5e-2), steps=Integers(1, 3), prior=Choice(4, 8, 16, 32, 64))
 
     def __init__(
         self,
@@ -147,8 +127,7 @@ class MEMO(Method):
     def step(self, images: Tensor) -> Tensor:
         """Adapt to each image from the source weights and predict it."""
         if None in (self.hyperparameters[name] for name in ("views", "lr", "crop")):
-            with torch.no_grad():
-                self.resolve(images, self.model(images[:2]))
+            self.resolve(images, self.network_logits(images[:2]))
         views, crop = self.hyperparameters["views"], self.hyperparameters["crop"]
         numbers = draw(len(images), views, self.randomness.on(torch.device("cpu")))
         size = self.images_at_once or max(1, VALUES_PER_PASS // (views * images[0].numel()))
@@ -159,13 +138,8 @@ class MEMO(Method):
                 try:
                     logits.append(self._adapt(few, seen))
                     continue
-                except (
-                    UnsupportedError,
-                    RuntimeError,
-                    TypeError,
-                    IndexError,
-                ):  # errors of the network itself recur below
-                    self._supports_many_images = False
+                except (UnsupportedError, RuntimeError, TypeError, IndexError):
+                    self._supports_many_images = False  # errors of the network itself recur below
             logits += [self._adapt(few[i : i + 1], seen[i : i + 1]) for i in range(len(few))]
         return torch.cat(logits)
 

@@ -16,7 +16,7 @@ from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, LogUniform, search_over
-from midway.sampling import GradientFilter, LangevinResult, Randomness, SpectralFilter, langevin
+from midway.sampling import GradientFilter, LangevinResult, Randomness, ReplayBuffer, SpectralFilter, langevin
 
 DataModel = Literal["persistent", "fresh", "same"]
 
@@ -51,8 +51,8 @@ class MITA(Method):
         langevin_step_size: Alpha; a step is alpha / 2 times the gradient.
         langevin_noise: Standard deviation of the chains' noise; None is the paper's sqrt(alpha).
         langevin_clip: Largest entry of the chains' gradient; None does not clip.
-        shared_pass: Use the pass of the update for the last step of the chains, which saves one forward and backward
-            pass per update; the update then sees the chains before that step (the paper: False).
+        shared_pass: Take the last step of the chains in the pass of the update, which then sees the chains before that
+            step; it saves one forward and backward pass per update (the paper: False).
         data_steps: Td, steps of the images.
         data_step_size: Alpha_d, for images in [0, 1].
         gradient_filter: ``"spectral"`` multiplies the gradient of the images at each frequency by the power of their
@@ -60,8 +60,7 @@ class MITA(Method):
             paper; images of low contrast or without fine detail are then lost in what the gradient adds.
         data_model: ``"persistent"``: the data model has its own weights, optimiser and chains, which persist from batch
             to batch, as in the paper. ``"fresh"``: it starts from the predictor in every batch, takes the N~ - N
-            further steps on the predictor's chains and is discarded. ``"same"``: it is the predictor (MITA_Same in the
-            paper).
+            further steps on the predictor's chains and is discarded. ``"same"``: it is the predictor (MITA_Same).
         adapt_data: False leaves the images as they are (MITA without D, which is TEA).
         adapt_model: False adapts the images to the source, which also predicts them (MITA without M).
         lr: Step size of Adam.
@@ -77,8 +76,7 @@ class MITA(Method):
 
     Example:
         >>> import midway, torch
-        >>> adapted = midway.MITA(midway.models.create("resnet20"))
-        >>> images = torch.rand(8, 3, 32, 32)
+        >>> adapted, images = midway.MITA(midway.models.create("resnet20")), torch.rand(8, 3, 32, 32)
         >>> adapted(images).shape
         torch.Size([8, 10])
         >>> (adapted.adapted_images - images).abs().max() > 0
@@ -165,15 +163,8 @@ class MITA(Method):
                 f"a fresh data model continues from the predictor: data_model_steps ({data_model_steps}) "
                 f"must be more than predictor_steps ({predictor_steps})."
             )
-        chains = Chains(
-            langevin_steps,
-            langevin_step_size,
-            langevin_noise,
-            langevin_clip,
-            shared_pass,
-            buffer_size,
-            reinit_probability,
-        )
+        chains = Chains(langevin_steps, langevin_step_size, langevin_noise, langevin_clip, shared_pass)
+        buffer = ReplayBuffer(capacity=buffer_size, reinit_probability=reinit_probability)
         self.predictor_steps, self.data_model_steps = predictor_steps, data_model_steps
         self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
         self.fresh, self.adapt_data = data_model == "fresh", adapt_data
@@ -186,19 +177,16 @@ class MITA(Method):
         self.data_energy = EnergyModel(self.data_model, precision)
         self.adapted_images: Tensor | None = self.add_state("adapted_images", None)
         self.randomness = self.add_state("randomness", Randomness(seed))
-        predictor_ada = (
-            ModelAda(self.predictor_energy, chains, lr=lr, betas=betas, randomness=self.randomness)
-            if adapt_model
-            else None
-        )
-        self.predictor_ada = self.add_state("predictor_ada", predictor_ada)
-        data_model_ada = None
-        if predictor_ada is not None and two_models:
-            own_lr = lr if data_model_lr is None else data_model_lr
-            buffer = predictor_ada.buffer if self.fresh else None
-            data_model_ada = ModelAda(
-                self.data_energy, chains, lr=own_lr, buffer=buffer, betas=betas, randomness=self.randomness
+        predictor_ada = data_model_ada = None
+        if adapt_model:
+            predictor_ada = ModelAda(
+                self.predictor_energy, chains, buffer, lr=lr, betas=betas, randomness=self.randomness
             )
+        if two_models:
+            lr = lr if data_model_lr is None else data_model_lr
+            buffer = buffer if self.fresh else copy.deepcopy(buffer)
+            data_model_ada = ModelAda(self.data_energy, chains, buffer, lr=lr, betas=betas, randomness=self.randomness)
+        self.predictor_ada = self.add_state("predictor_ada", predictor_ada)
         self.data_model_ada = self.add_state("data_model_ada", data_model_ada)
 
     def step(self, images: Tensor) -> Tensor:
@@ -217,13 +205,9 @@ class MITA(Method):
 
     def _adapt_images(self, images: Tensor) -> Tensor:
         """X' = DataAda(theta~', x)."""
-        gradient_filter = SpectralFilter(images) if self.gradient_filter == "spectral" else None
+        spectral = SpectralFilter(images) if self.gradient_filter == "spectral" else None
         adapted, stalled = data_ada(
-            self.data_energy,
-            images,
-            steps=self.data_steps,
-            step_size=self.data_step_size,
-            gradient_filter=gradient_filter,
+            self.data_energy, images, steps=self.data_steps, step_size=self.data_step_size, gradient_filter=spectral
         )
         self.count("stalled_steps", int(stalled.sum()))
         self.record(displacement=(adapted - images).flatten(1).norm(dim=1).mean().item())

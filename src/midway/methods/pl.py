@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.optimization import Predict, check_protocol, predicted
+from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import confident, record_shares
@@ -56,11 +56,7 @@ class PL(Method):
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
     )
-    search_space = search_over(
-        threshold=Uniform(0.5, 0.99),
-        lr=LogUniform(1e-5, 1e-2),
-        steps=Integers(1, 4),
-    )
+    search_space = search_over(threshold=Uniform(0.5, 0.99), lr=LogUniform(1e-5, 1e-2), steps=Integers(1, 4))
 
     def __init__(
         self,
@@ -95,4 +91,4 @@ class PL(Method):
             if sure.any():
                 trusted = logits[sure].float()
                 self.optimizer_step(cross_entropy(trusted, trusted.argmax(dim=1)), self.optimizer)
-        return predicted(self.model, images, logits, self.predict)
+        return logits if self.predict == "before" else self.network_logits(images)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.optimization import SAM, Predict, check_protocol, predicted
-from midway.adaptation.parameters import freeze_all_but, last_stage, norm_affine
+from midway.adaptation.optimization import Predict, check_protocol, sam_step
+from midway.adaptation.parameters import freeze_all_but, is_inside, last_stage, norm_affine
 from midway.adaptation.problem import IMAGENET_SIZE, Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
@@ -41,8 +41,8 @@ class SAR(Method):
         model: The classifier to adapt.
         margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
         rho: Length of SAM's perturbation (the paper: 0.05).
-        recover_below: Value of the moving mean of the loss, in nats, below which the method resets (the paper: 0.2 for
-            1,000 classes; for other numbers the same share of ln C).
+        recover_below: Moving mean of the loss, in nats, below which the method resets (the paper: 0.2 for 1,000
+            classes; for other numbers the same share of ln C).
         exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
             three blocks and the final norm of transformers). None detects them, () excludes nothing.
         lr: Step size of SGD (published comparisons: 0.01 for CIFAR; the paper: 2.5e-4 per 64 images for ImageNet).
@@ -54,9 +54,8 @@ class SAR(Method):
         >>> import midway, torch
         >>> adapted = midway.SAR(midway.models.create("resnet20"))
         >>> _ = adapted(torch.rand(8, 3, 32, 32))
-        >>> adapted
-        SAR(CifarResNet, margin=0.4, rho=0.05, recover_below=0.0667, exclude=(), lr=0.01, momentum=0.9, steps=1,
-            predict='before')
+        >>> adapted.hyperparameters["recover_below"], adapted.hyperparameters["lr"]
+        (0.0667, 0.01)
     """
 
     about = About(
@@ -96,6 +95,8 @@ class SAR(Method):
         check_protocol(steps, predict)
         if margin <= 0:
             raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
+        if rho < 0:
+            raise ValueError(f"rho must be 0 or more, got {rho}.")
         if lr is not None and lr < 0:
             raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
         if exclude is not None and not isinstance(exclude, tuple | list):
@@ -104,14 +105,15 @@ class SAR(Method):
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}.")
         if exclude is None:
             self.resolved["exclude"] = exclude = last_stage(self.model)
-        self.margin, self.steps, self.predict = margin, steps, predict
+        self.margin, self.rho, self.steps, self.predict = margin, rho, steps, predict
         use_batch_statistics(self.model)
         modules = [name for name, _ in self.model.named_modules() if name]
         for name in exclude:
             if name not in modules:
                 raise ValueError(unknown("module of the model", name, modules))
         trainable = freeze_all_but(self.model, _without(norm_affine(self.model), exclude))
-        self.sam = self.add_state("sam", SAM(torch.optim.SGD(trainable, lr=0.0, momentum=momentum), rho=rho))
+        optimizer = torch.optim.SGD(trainable, lr=0.0, momentum=momentum)  # the step size is resolved later
+        self.optimizer = self.add_state("optimizer", optimizer)
         self.mean_loss: float | None = self.add_state("mean_loss", None)
 
     @classmethod
@@ -133,13 +135,14 @@ class SAR(Method):
             record_shares(self, reliable=selected)
             if selected.any():
                 self._update(images, logits, selected)
-        return predicted(self.model, images, logits, self.predict)
+        return logits if self.predict == "before" else self.network_logits(images)
 
     def _update(self, images: Tensor, logits: Tensor, selected: Tensor) -> None:
         losses: list[float] = []
 
         def perturbed_loss() -> Tensor | None:
-            perturbed = self._logits_of(images, selected).float()
+            mixed = mixes_images(self.model)  # the other images are needed only for batch statistics
+            perturbed = (self.model(images)[selected] if mixed else self.model(images[selected])).float()
             still_reliable = reliable(perturbed.detach(), self.margin)
             if not still_reliable.any():
                 return None
@@ -147,18 +150,13 @@ class SAR(Method):
             losses.append(loss.item())
             return loss
 
-        for group in self.sam.optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = self.hyperparameters["lr"]
         loss = entropy(logits_to_learn_from(self.model, images, logits, selected).float()).mean()
-        if self.sam.step(loss, perturbed_loss):
+        if sam_step(loss, perturbed_loss, self.optimizer, rho=self.rho):
             self._recover(losses[0])
         elif losses:
             self.count("skipped_steps")
-
-    def _logits_of(self, images: Tensor, selected: Tensor) -> Tensor:
-        """Return the logits of the selected images; the others are needed only for batch statistics."""
-        logits: Tensor = self.model(images)[selected] if mixes_images(self.model) else self.model(images[selected])
-        return logits
 
     def _recover(self, loss: float) -> None:
         """Update the mean loss; below the threshold reset weights, optimiser and the mean itself."""
@@ -174,7 +172,7 @@ def _without(parameters: dict[str, nn.Parameter], exclude: tuple[str, ...]) -> d
     left = {
         name: parameter
         for name, parameter in parameters.items()
-        if not any(name == module or name.startswith(f"{module}.") for module in exclude)
+        if not any(is_inside(name, module) for module in exclude)
     }
     if not left:
         raise ValueError(f"exclude={exclude!r} leaves no normalisation layer to adapt: name fewer modules.")

@@ -12,7 +12,7 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.head import head_of
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.optimization import Predict, check_protocol, predicted
+from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import confident, record_shares
@@ -32,9 +32,8 @@ class SHOT(Method):
 
     Args:
         model: The classifier to adapt.
-        trainable: ``"norm"``: scales and shifts of the normalisation layers (published comparisons of test-time
-            adaptation); ``"body"``: all weights but the head's, as in SHOT's paper over many epochs. Online, Adam's
-            usual 1e-3 is too large for these; 1e-4 works well.
+        trainable: ``"norm"``: scales and shifts of the normalisation layers (published comparisons); ``"body"``: all
+            weights but the head's (SHOT's paper, over many epochs; online, 1e-4 is a better step size for these).
         head: Name of the last linear layer; None detects it. Only ``trainable="body"`` needs it.
         pseudo_weight: Weight of the cross-entropy (the paper: 0.1 to 0.3 by data set; online comparisons: 0.1).
         threshold: Smallest confidence of a pseudo label (online comparisons: 0.9).
@@ -104,7 +103,7 @@ class SHOT(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.optimizer_step(self._loss(logits.float()), self.optimizer)
-        return predicted(self.model, images, logits, self.predict)
+        return logits if self.predict == "before" else self.network_logits(images)
 
     def _loss(self, logits: Tensor) -> Tensor:
         log_mean_prediction = logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)  # up to a constant

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
@@ -16,8 +15,7 @@ class Source(Method):
 
     Example:
         >>> import midway, torch
-        >>> model = midway.models.create("resnet20")
-        >>> midway.Source(model)(torch.rand(4, 3, 32, 32)).shape
+        >>> midway.Source(midway.models.create("resnet20"))(torch.rand(4, 3, 32, 32)).shape
         torch.Size([4, 10])
     """
 
@@ -34,11 +32,6 @@ class Source(Method):
         uses_other_images=False,
     )
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
-
     def step(self, images: Tensor) -> Tensor:
         """Return f(x)."""
-        with torch.no_grad():
-            logits: Tensor = self.model(images)
-        return logits
+        return self.network_logits(images)

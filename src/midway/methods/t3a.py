@@ -31,18 +31,15 @@ class T3A(Method):
         head: Name of the linear head, if it cannot be detected.
 
     Attributes:
-        unit_supports: Directions of the supports, (supports, width); with M = -1 their sums per class, (classes,
-            width), which is all that the logits need.
+        unit_supports: Directions of the supports, (supports, width); their sums per class if M = -1.
         labels: Their classes.
         entropies: Their entropies under the classifier.
 
     Example:
         >>> import midway, torch
         >>> adapted = midway.T3A(midway.models.create("resnet20"))
-        >>> adapted(torch.rand(8, 3, 32, 32)).shape
-        torch.Size([8, 10])
-        >>> adapted.diagnostics["supports"]
-        18
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape, adapted.diagnostics["supports"]
+        (torch.Size([8, 10]), 18)
     """
 
     about = About(
@@ -99,16 +96,7 @@ class T3A(Method):
 
 
 def lowest_by_class(values: Tensor, labels: Tensor, count: int) -> Tensor:
-    """Return the indices of the lowest values of each class, at most ``count`` of each, in ascending order.
-
-    Among equal values the earlier ones come first.
-
-    Example:
-        >>> import torch
-        >>> from midway.methods.t3a import lowest_by_class
-        >>> lowest_by_class(torch.tensor([0.3, 0.1, 0.2, 0.9]), torch.tensor([0, 0, 0, 1]), 2)
-        tensor([1, 2, 3])
-    """
+    """Return the indices of the ``count`` lowest values of each class, ascending; the earlier of equal values first."""
     order = values.argsort(stable=True)
     order = order[labels[order].argsort(stable=True)]  # by class, within a class by value
     sizes = labels.bincount()

@@ -13,7 +13,7 @@ from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, search_over
-from midway.sampling import Randomness
+from midway.sampling import Randomness, ReplayBuffer
 
 
 @register
@@ -32,8 +32,8 @@ class TEA(Method):
         langevin_step_size: Alpha; a step is alpha / 2 times the gradient (the published code uses 0.1 times it).
         langevin_noise: Standard deviation of the noise (published: 0.01); None is the paper's sqrt(alpha).
         langevin_clip: Largest entry of the image gradient; None does not clip, as published.
-        shared_pass: Use the pass of the update for the last step of the chains, which saves one forward and backward
-            pass per update; the update then sees the chains before that step (published: False).
+        shared_pass: Take the last step of the chains in the pass of the update, which then sees the chains before that
+            step; it saves one forward and backward pass per update (published: False).
         lr: Step size of Adam (published: 1e-3).
         betas: Averaging of Adam's moments (published: 0.9, 0.999).
         buffer_size: Number of chains (published: 10,000).
@@ -44,10 +44,8 @@ class TEA(Method):
     Example:
         >>> import midway, torch
         >>> adapted = midway.TEA(midway.models.create("resnet20"), langevin_steps=2)
-        >>> adapted(torch.rand(8, 3, 32, 32)).shape
-        torch.Size([8, 10])
-        >>> sorted(adapted.diagnostics)
-        ['energy_gap', 'energy_images', 'energy_samples']
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape, sorted(adapted.diagnostics)
+        (torch.Size([8, 10]), ['energy_gap', 'energy_images', 'energy_samples'])
     """
 
     about = About(
@@ -91,21 +89,14 @@ class TEA(Method):
         super().__init__(model)
         if steps < 1:
             raise ValueError(f"steps must be at least 1, got {steps}.")
-        chains = Chains(
-            langevin_steps,
-            langevin_step_size,
-            langevin_noise,
-            langevin_clip,
-            shared_pass,
-            buffer_size,
-            reinit_probability,
-        )
+        chains = Chains(langevin_steps, langevin_step_size, langevin_noise, langevin_clip, shared_pass)
+        buffer = ReplayBuffer(capacity=buffer_size, reinit_probability=reinit_probability)
         self.steps = steps
         use_batch_statistics(self.model)
         freeze_all_but(self.model, norm_affine(self.model))
         self.energy = EnergyModel(self.model, precision)
         self.randomness = self.add_state("randomness", Randomness(seed))
-        model_ada = ModelAda(self.energy, chains, lr=lr, betas=betas, randomness=self.randomness)
+        model_ada = ModelAda(self.energy, chains, buffer, lr=lr, betas=betas, randomness=self.randomness)
         self.model_ada = self.add_state("model_ada", model_ada)
 
     def step(self, images: Tensor) -> Tensor:

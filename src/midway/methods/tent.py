@@ -9,14 +9,7 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
-from midway.adaptation.optimization import (
-    LazyOptimizer,
-    OptimizerKind,
-    Predict,
-    check_optimizer,
-    check_protocol,
-    predicted,
-)
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -35,9 +28,8 @@ class Tent(Method):
 
     Args:
         model: The classifier to adapt.
-        optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (the paper: Adam, but SGD for ImageNet); None chooses by
-            the size of the images.
-        lr: Step size (the paper: 1e-3, for ImageNet 2.5e-4); None chooses by the size of the images.
+        optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (the paper: for ImageNet SGD); None by the image size.
+        lr: Step size (the paper: 1e-3, for ImageNet 2.5e-4); None by the size of the images.
         betas: Averaging of Adam's moments (the paper: 0.9, 0.999).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
@@ -62,10 +54,7 @@ class Tent(Method):
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
     )
-    search_space = search_over(
-        lr=LogUniform(1e-5, 1e-2),
-        steps=Integers(1, 4),
-    )
+    search_space = search_over(lr=LogUniform(1e-5, 1e-2), steps=Integers(1, 4))
 
     def __init__(
         self,
@@ -100,4 +89,4 @@ class Tent(Method):
             self.resolve(images, logits)
             optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
             self.optimizer_step(entropy(logits.float()).mean(), optimizer)
-        return predicted(self.model, images, logits, self.predict)
+        return logits if self.predict == "before" else self.network_logits(images)

@@ -10,16 +10,11 @@ from torch import Tensor
 
 
 def accuracy(predictions: Tensor, labels: Tensor) -> float:
-    """Percentage of predictions that are right; NaN if there are none.
-
-    Args:
-        predictions: Predicted classes, (N,).
-        labels: True classes, (N,).
+    """Return the percentage of predicted classes (N,) that equal the labels (N,); NaN if there are none.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import accuracy
-        >>> accuracy(torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 3, 0]))
+        >>> import midway, torch
+        >>> midway.metrics.accuracy(torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 3, 0]))
         75.0
     """
     if predictions.shape != labels.shape:
@@ -33,25 +28,20 @@ def accuracy_by_group(predictions: Tensor, labels: Tensor, group: Tensor, names:
     """Percentage right within each group, by the group's name.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import accuracy_by_group
-        >>> accuracy_by_group(torch.tensor([0, 1]), torch.tensor([0, 0]), torch.tensor([0, 1]), ["a", "b"])
+        >>> import midway, torch
+        >>> predictions, labels = torch.tensor([0, 1]), torch.tensor([0, 0])
+        >>> midway.metrics.accuracy_by_group(predictions, labels, group=torch.tensor([0, 1]), names=["a", "b"])
         {'a': 100.0, 'b': 0.0}
     """
     return {name: accuracy(predictions[group == number], labels[group == number]) for number, name in enumerate(names)}
 
 
 def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
-    """Mean of -ln p(label); NaN if there are no images.
-
-    Args:
-        logits: (N, C); log-probabilities will do as well.
-        labels: True classes, (N,).
+    """Return the mean of -ln p(label) from logits or log-probabilities (N, C); NaN if there are no images.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import negative_log_likelihood
-        >>> round(negative_log_likelihood(torch.zeros(3, 4), torch.tensor([0, 1, 3])), 4)  # ln 4
+        >>> import midway, torch
+        >>> round(midway.metrics.negative_log_likelihood(torch.zeros(3, 4), torch.tensor([0, 1, 3])), 4)  # ln 4
         1.3863
     """
     _check_logits(logits, labels)
@@ -59,20 +49,14 @@ def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
 
 
 def calibration_error(logits: Tensor, labels: Tensor, *, bins: int = 15) -> float:
-    """Expected calibration error in percent: how far confidence and accuracy are apart (Guo et al., ICML 2017).
+    """Return the expected calibration error in percent (Guo et al., ICML 2017); NaN if there are no images.
 
-    The images are sorted by the probability of their predicted class into bins of equal width; the distance between
-    the mean confidence and the accuracy of a bin counts by the share of images in it. NaN if there are no images.
-
-    Args:
-        logits: (N, C); log-probabilities will do as well.
-        labels: True classes, (N,).
-        bins: Number of bins; an upper edge belongs to its bin.
+    The images are sorted by the probability of their predicted class into bins of equal width, whose upper edges
+    belong to them. The distance between mean confidence and accuracy of a bin counts by its share of the images.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import calibration_error
-        >>> calibration_error(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))  # half sure, right in three of four
+        >>> import midway, torch
+        >>> midway.metrics.calibration_error(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]))  # right in 3 of 4
         25.0
     """
     _check_logits(logits, labels)
@@ -88,10 +72,7 @@ def calibration_error(logits: Tensor, labels: Tensor, *, bins: int = 15) -> floa
 
 
 def average_accuracy(accuracies: Mapping[str, Sequence[float]]) -> float:
-    """Mean over corruptions and severities, in percent.
-
-    Args:
-        accuracies: Corruption -> accuracy in percent at each severity, the same number everywhere.
+    """Return the mean of accuracies in percent, corruption -> one for each severity, over both.
 
     Example:
         >>> from midway.metrics import average_accuracy
@@ -103,14 +84,10 @@ def average_accuracy(accuracies: Mapping[str, Sequence[float]]) -> float:
 
 
 def mean_corruption_error(accuracies: Mapping[str, Sequence[float]], source: Mapping[str, Sequence[float]]) -> float:
-    """Error relative to that of the unadapted source, in percent: 100 is no better than Source.
+    """Return the error relative to that of the unadapted source, in percent: 100 is no better than Source.
 
-    For each corruption the error summed over severities is divided by the source's; the mean over corruptions is
-    the mCE as the MITA paper reports it. A corruption that the source hardly minds counts as much as any other.
-
-    Args:
-        accuracies: Corruption -> accuracy in percent at each severity.
-        source: The same of the unadapted source.
+    For each corruption the error summed over severities is divided by the source's; the mean over corruptions is the
+    mCE as the MITA paper reports it. Both arguments are accuracies in percent, corruption -> one for each severity.
 
     Example:
         >>> from midway.metrics import mean_corruption_error

@@ -82,17 +82,9 @@ def metric(
     by_group: bool = False,
     repeatable: bool = True,
 ) -> Callable[[Callable[[Answers], float | None]], Callable[[Answers], float | None]]:
-    """Register a function from answers to a number as a metric under the function's name.
+    """Register a function from answers to a number as a metric under the function's name; see ``Metric``.
 
     It is computed for every cell of ``midway run`` and shown in tables, exports, reports and figures.
-
-    Args:
-        title: The heading of its column.
-        unit: See ``Metric``, as for the others.
-        better: ``"higher"``, ``"lower"`` or None.
-        digits: Decimal places in tables.
-        by_group: Also compute it for each group of a stream.
-        repeatable: Repeating a cell gives the same value.
 
     Example:
         >>> import torch
@@ -117,10 +109,9 @@ def compute(answers: Answers, *, of_group: bool = False) -> dict[str, float]:
     """Compute every metric that applies; for the images of one group only those with ``by_group``.
 
     Example:
-        >>> import torch
-        >>> from midway.metrics import Answers, compute
-        >>> answers = Answers(torch.eye(2), torch.tensor([0, 0]), torch.zeros(2))
-        >>> compute(answers, of_group=True)["accuracy"]
+        >>> import midway, torch
+        >>> answers = midway.metrics.Answers(torch.eye(2), torch.tensor([0, 0]), torch.zeros(2))
+        >>> midway.metrics.compute(answers, of_group=True)["accuracy"]
         50.0
     """
     chosen = [each for each in METRICS.values() if each.by_group or not of_group]

@@ -1,4 +1,4 @@
-"""The metrics of every run: accuracy, calibration, and what a batch costs."""
+"""The metrics of every run: accuracy, calibration, what a batch costs, and the means over streams."""
 
 from __future__ import annotations
 
@@ -82,3 +82,16 @@ def trainable_parameters(answers: Answers) -> float | None:
 def peak_memory_mb(answers: Answers) -> float | None:
     """Peak memory of a batch beyond what was in use before it."""
     return answers.cost.get("peak_memory_mb")
+
+
+# Tables compute these from the accuracies of several streams.
+
+
+@metric("mean accuracy", unit="%", better="higher", digits=2)
+def mean_accuracy(answers: Answers) -> None:
+    """Mean accuracy over corruptions and severities; see ``midway.metrics.average_accuracy``."""
+
+
+@metric("mCE", unit="%", better="lower", digits=2)
+def mce(answers: Answers) -> None:
+    """Mean corruption error relative to Source; see ``midway.metrics.mean_corruption_error``."""

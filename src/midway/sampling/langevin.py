@@ -57,12 +57,9 @@ def langevin(
         generator: Source of the noise, on the device of the images; required if there is noise.
 
     Example:
-        On a quadratic energy each step of size 1 without noise halves the distance to the minimum at 0.
-
-        >>> import torch
-        >>> from midway.sampling import langevin
-        >>> quadratic = lambda x: 0.5 * x.square().sum(dim=(1, 2, 3))
-        >>> langevin(quadratic, torch.full((1, 1, 1, 1), 8.0), steps=3, step_size=1.0, noise=0).images.item()
+        >>> import midway, torch  # each step of size 1 halves the distance to the minimum of a quadratic energy
+        >>> quadratic, start = lambda x: 0.5 * x.square().sum(dim=(1, 2, 3)), torch.full((1, 1, 1, 1), 8.0)
+        >>> midway.sampling.langevin(quadratic, start, steps=3, step_size=1.0, noise=0).images.item()
         1.0
     """
     if steps < 0:
@@ -91,7 +88,14 @@ def langevin_step(
     clamp: tuple[float, float] | None = None,
     generator: torch.Generator | None = None,
 ) -> LangevinResult:
-    """Take one Langevin step along a given gradient; the arguments are those of ``langevin``."""
+    """Take one Langevin step along a given gradient; the arguments are those of ``langevin``.
+
+    Example:
+        >>> import midway, torch
+        >>> images = torch.full((1, 1, 1, 1), 8.0)
+        >>> midway.sampling.langevin_step(images, gradient=images, step_size=1.0, noise=0).images.item()
+        4.0
+    """
     scale = math.sqrt(step_size) if noise is None else noise
     if scale and generator is None:
         raise ValueError("Langevin steps with noise need a generator: give generator=torch.Generator().")

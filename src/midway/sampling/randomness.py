@@ -13,11 +13,10 @@ class Randomness:
     The generator is created when the first device is known. Its state can be saved and restored.
 
     Example:
-        >>> import torch
-        >>> from midway.sampling import Randomness
-        >>> first, second = Randomness(seed=3), Randomness(seed=3)
+        >>> import midway, torch
         >>> cpu = torch.device("cpu")
-        >>> bool(torch.rand(1, generator=first.on(cpu)) == torch.rand(1, generator=second.on(cpu)))
+        >>> draws = [torch.rand(1, generator=midway.sampling.Randomness(seed=3).on(cpu)).item() for _ in range(2)]
+        >>> draws[0] == draws[1]
         True
     """
 

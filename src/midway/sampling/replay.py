@@ -11,9 +11,8 @@ from torch import Tensor
 class ReplayBuffer:
     """The last images of Langevin chains, from which the next chains start; a part of them restarts from noise.
 
-    Every entry of the buffer starts as uniform noise. An entry without a chain so far needs no memory: its noise is
-    drawn when it is first selected. The memory of the buffer therefore depends on what was sampled so far, not on its
-    capacity. The buffer takes the size, channels, dtype and device of the first images.
+    Every entry starts as uniform noise, which is drawn when the entry is first selected: the memory of the buffer
+    depends on what was sampled so far, not on its capacity. It takes the shape, dtype and device of the first images.
 
     Args:
         capacity: Number of chains (TEA: 10,000).
@@ -22,15 +21,12 @@ class ReplayBuffer:
         high: Upper bound of the noise (TEA: 1).
 
     Example:
-        >>> import torch
-        >>> from midway.sampling import ReplayBuffer
-        >>> buffer, generator = ReplayBuffer(capacity=100), torch.Generator().manual_seed(0)
+        >>> import midway, torch
+        >>> buffer, generator = midway.sampling.ReplayBuffer(capacity=100), torch.Generator().manual_seed(0)
         >>> indices, images = buffer.draw(torch.zeros(4, 3, 8, 8), generator)
-        >>> images.shape, len(buffer)
-        (torch.Size([4, 3, 8, 8]), 0)
         >>> buffer.put(indices, images)
-        >>> len(buffer)
-        4
+        >>> images.shape, len(buffer)
+        (torch.Size([4, 3, 8, 8]), 4)
     """
 
     def __init__(
@@ -55,14 +51,7 @@ class ReplayBuffer:
         return self._used
 
     def draw(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Select as many chains as there are images in ``like``.
-
-        Returns:
-            The indices for ``put``, and the images to start from.
-
-        Raises:
-            ValueError: The buffer contains images of another size.
-        """
+        """Select a chain for each image of ``like``; return the indices for ``put``, and the images to start from."""
         if self._images is not None and self._images.shape[1:] != like.shape[1:]:
             raise ValueError(
                 f"the replay buffer contains images of shape {tuple(self._images.shape[1:])}, "

@@ -46,16 +46,12 @@ def natural_power(height: int, width: int) -> Tensor:
 
 
 class SpectralFilter:
-    """Multiplies gradients by R(f), the power of a batch relative to that of natural images.
-
-    Args:
-        images: The batch, (N, C, H, W) in [0, 1].
+    """Multiplies gradients by R(f), the power of a batch (N, C, H, W) in [0, 1] relative to that of natural images.
 
     Example:
-        >>> import torch
-        >>> from midway.sampling import SpectralFilter
+        >>> import midway, torch
         >>> grey = torch.full((2, 3, 8, 8), 0.5)
-        >>> SpectralFilter(grey)(torch.rand(2, 3, 8, 8)).abs().max()  # images without contrast do not change
+        >>> midway.sampling.SpectralFilter(grey)(torch.rand(2, 3, 8, 8)).abs().max()  # no contrast, no change
         tensor(0.)
     """
 

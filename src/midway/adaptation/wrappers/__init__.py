@@ -1,5 +1,70 @@
-"""Methods around methods, one file each."""
+"""Methods around methods, one file each: their base class and registry."""
 
-from midway.adaptation.wrappers.wrapper import WRAPPERS, Wrapper, register_wrapper
+from __future__ import annotations
 
-__all__ = ["WRAPPERS", "Wrapper", "register_wrapper"]
+import copy
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from midway.adaptation.base import Method
+from midway.adaptation.state import Stateful
+from midway.registry import Registry
+
+
+class Wrapper(Method):
+    """A method that passes its images to another method and changes when or how that one adapts.
+
+    A subclass writes ``step`` with ``self.method``, a copy that starts from its source. The inner method keeps its own
+    state, hyper-parameters and diagnostics; the wrapper declares only its own state.
+    """
+
+    def __init__(self, method: Method) -> None:
+        Stateful.__init__(self)  # the network belongs to the inner method
+        if not isinstance(method, Method):
+            raise TypeError(f"{type(self).__name__} wraps a method, such as Tent(model), got {type(method).__name__}.")
+        self.method = self.add_state("method", copy.deepcopy(method))
+        self.method.reset()
+        name, inner = type(self).__name__.lower(), method.about
+        self.about = replace(inner, name=f"{name}({inner.name})", title=f"{inner.title}, {name}")
+        self._warned_of_single_image = False
+        self._declare_records()
+
+    @property
+    def model(self) -> nn.Module:  # type: ignore[override]
+        """The network that adapts."""
+        return self.method.model
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The hyper-parameters of the inner method and of the wrapper."""
+        return self.method.hyperparameters | super().hyperparameters
+
+    @property
+    def diagnostics(self) -> dict[str, float]:
+        """The diagnostics of the inner method and of the wrapper."""
+        return self.method.diagnostics | super().diagnostics
+
+    def num_trainable(self) -> int:
+        """Return the number of weights that the inner method adapts by gradients."""
+        return self.method.num_trainable()
+
+    def _prepare(self, images: Tensor) -> Tensor:
+        return self.method._prepare(images)
+
+    def __repr__(self) -> str:
+        arguments = "".join(f", {key}={value!r}" for key, value in super().hyperparameters.items())
+        return f"{type(self).__name__}({self.method!r}{arguments})"
+
+
+WRAPPERS: Registry[type[Wrapper]] = Registry("wrapper", group="wrappers", package="midway.adaptation.wrappers")
+"""The wrappers by the name that ``wrap=`` of ``midway.adapt`` takes: that of the class, in lower case."""
+
+W = TypeVar("W", bound=type[Wrapper])
+
+
+def register_wrapper(wrapper: W) -> W:
+    """Register a wrapper, as a class decorator; other packages may use it."""
+    WRAPPERS.add(wrapper.__name__.lower(), wrapper)
+    return wrapper

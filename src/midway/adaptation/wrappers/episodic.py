@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from midway.adaptation.base import Method
-from midway.adaptation.wrappers.wrapper import Wrapper, register_wrapper
+from midway.adaptation.wrappers import Wrapper, register_wrapper
 
 
 @register_wrapper
@@ -24,12 +23,7 @@ class Episodic(Wrapper):
         >>> images = torch.rand(8, 3, 32, 32)
         >>> torch.equal(adapted(images), adapted(images))
         True
-        >>> adapted
-        Episodic(Tent(CifarResNet, optimizer='adam', lr=0.001, betas=(0.9, 0.999), steps=1, predict='after'))
     """
-
-    def __init__(self, method: Method) -> None:
-        super().__init__(method)
 
     def step(self, images: Tensor) -> Tensor:
         """Reset, then adapt and predict; the counters of an inner wrapper continue."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from midway.adaptation.base import Method
-from midway.adaptation.wrappers.wrapper import Wrapper, register_wrapper
+from midway.adaptation.wrappers import Wrapper, register_wrapper
 from midway.functional import entropy
 
 SAME_CLASSES = 0.25  # two histograms count as equal if they differ in at most this share of the images
@@ -25,13 +25,13 @@ class Guarded(Wrapper):
     suspicious, or name other classes. The good state is then restored, and its network predicts the batch without
     adapting to it. ``diagnostics`` counts ``rollbacks`` and their reasons.
 
-    A state is good once it has predicted a batch without suspicion; the source is good at the start. The good state is
-    stored as a copy of the state, not of the whole network. A suspicious batch costs one more forward pass.
+    A state is good once it has predicted a batch without suspicion; the source is good at the start. A suspicious batch
+    costs one more forward pass.
 
     Args:
         method: The method to wrap. It is copied, never changed.
-        min_diversity: Smallest number of classes among the predictions of a batch, as a share of all classes (or of
-            the images, if they are fewer). The effective number counts: exp of the entropy of the class histogram.
+        min_diversity: Smallest effective number of classes among the predictions of a batch (exp of the entropy of the
+            class histogram), as a share of all classes, or of the images if they are fewer.
         entropy_range: Smallest and largest mean entropy of a batch, as shares of ln C.
 
     Example:
@@ -69,8 +69,7 @@ class Guarded(Wrapper):
             return logits
         after = self.method.snapshot()
         self.method.restore(self.good)
-        with torch.no_grad():
-            good_logits: Tensor = self.model(images)
+        good_logits = self.network_logits(images)
         reasons = self._collapse(suspicions, now, _Summary.of(good_logits.float()))
         if not reasons:  # the batch is unusual, not the state
             self.method.restore(after)
