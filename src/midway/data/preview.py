@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from midway.data.corrupted import check_severity, corrupt
+from midway.data.corrupted import corrupt
 from midway.data.corruptions import corruption_names
 from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
@@ -33,15 +33,9 @@ class Panel(NamedTuple):
 
 
 def panels(data: ImageSet, *, image: int = 0, severities: Sequence[int] = (5,), seed: int = 0) -> list[Panel]:
-    """Return one image clean, then under each corruption at each severity.
-
-    Raises:
-        ValueError: The index is out of range, or a severity is not 1 to 5.
-    """
+    """Return one image clean, then under each corruption at each severity."""
     if not 0 <= image < len(data):
         raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")
-    for severity in severities:
-        check_severity(severity)
     clean = np.asarray(data.images[[image]])
     corrupted = [
         Panel(_rgb(corrupt(clean, name, severity=severity, seed=seed, indices=[image])), name, severity)
@@ -125,31 +119,33 @@ class _Sheet:
     def __init__(self, width: int, height: int) -> None:
         self.image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
         self._pen = ImageDraw.Draw(self.image)
-        self._width = width
 
     def heading(self, title: str, note: str) -> None:
-        """Draw the title and a note at the top."""
+        """Draw the title at the top left and a note at the top right."""
         self.text(title, MARGIN, MARGIN - 6, size=17, strong=True)
-        width = self._pen.textlength(note, font=_font(13 * SCALE, strong=False)) / SCALE
-        self.text(note, self._width - MARGIN - round(width), MARGIN - 3, faint=True)
+        self.text(note, self.image.width // SCALE - MARGIN, MARGIN - 3, faint=True, anchor="ra")
 
     def text(
-        self, words: str, left: int, top: int, *, size: int = 13, strong: bool = False, faint: bool = False
+        self,
+        words: str,
+        left: int,
+        top: int,
+        *,
+        size: int = 13,
+        strong: bool = False,
+        faint: bool = False,
+        anchor: str = "la",
     ) -> None:
-        """Draw text with its top left corner at a coordinate."""
+        """Draw text with its top left corner, or the corner of a Pillow anchor, at a coordinate."""
         font = _font(size * SCALE, strong=strong)
-        self._pen.text((left * SCALE, top * SCALE), words, fill=FAINT if faint else INK, font=font)
+        self._pen.text((left * SCALE, top * SCALE), words, fill=FAINT if faint else INK, font=font, anchor=anchor)
 
     def picture(self, pixels: NDArray[np.uint8], left: int, top: int, tile: int = TILE) -> None:
         """Draw a picture in a square tile; small pictures are enlarged without smoothing."""
-        picture = Image.fromarray(pixels)
         side = tile * SCALE
-        small = max(picture.size) < side
-        share = side / max(picture.size)
-        size = (max(1, round(picture.width * share)), max(1, round(picture.height * share)))
-        shown = picture.resize(size, Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS)
-        offset = ((side - size[0]) // 2, (side - size[1]) // 2)
-        self.image.paste(shown, (left * SCALE + offset[0], top * SCALE + offset[1]))
+        method = Image.Resampling.NEAREST if max(pixels.shape[:2]) < side else Image.Resampling.LANCZOS
+        square = ImageOps.pad(Image.fromarray(pixels), (side, side), method, color=PAPER)
+        self.image.paste(square, (left * SCALE, top * SCALE))
 
 
 def _font(size: int, *, strong: bool) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
