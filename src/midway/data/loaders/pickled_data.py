@@ -39,7 +39,8 @@ class _Call:
     """A function that the pickle names, or a call of it with a later state; only recorded."""
 
     def __init__(self, name: tuple[str, str], arguments: tuple[Any, ...] = ()) -> None:
-        self.name, self.arguments, self.state = name, arguments, None
+        self.name, self.arguments = name, arguments
+        self.state: Any = None
 
     def __call__(self, *arguments: Any) -> _Call | bytes:
         # Byte strings, which may be keys, are converted at once.
