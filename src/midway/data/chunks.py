@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from midway.data.corrupted import CorruptedImages
@@ -25,25 +24,26 @@ JPEG_QUALITY = 85  # as published
 class Chunk(Task):
     """A unit of work: some images under one corruption at one severity, and the file or folder they are written to."""
 
-    source: Path  # of the clean images, see _store
+    source: Path  # of the clean images, see chunk_workers
     corruption: str
     severity: int
     seed: int
-    indices: range
+    rows: slice  # of the clean images
     target: Path
-    first_row: int = 0  # of the .npy file
-    names: tuple[str, ...] = ()  # of the image files
+    offset: int  # from a clean image to its row in the .npy file
+    names: tuple[str, ...]  # of the image files; none for a .npy file
 
     def run(self, memory: dict[str, Any], tell: Tell) -> int:
         """Write the images of the chunk and return their number; a process opens the clean images once."""
         if (key := str(self.source)) not in memory:
             memory[key] = _opened(self.source)
         corrupted = CorruptedImages(memory[key], self.corruption, self.severity, self.seed)
-        pixels: NDArray[np.uint8] = corrupted[self.indices.start : self.indices.stop]
+        pixels = corrupted[self.rows]
         if not self.names:
-            rows = np.lib.format.open_memmap(self.target, mode="r+")
-            rows[self.first_row : self.first_row + len(pixels)] = pixels
-            rows.flush()
+            stored = np.lib.format.open_memmap(self.target, mode="r+")
+            first = self.offset + self.rows.start
+            stored[first : first + len(pixels)] = pixels
+            stored.flush()
         for name, image in zip(self.names, pixels, strict=bool(self.names)):
             picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
             picture.save(self.target / name, quality=JPEG_QUALITY)
@@ -69,30 +69,23 @@ def chunk_workers(images: ImageArray, source: Path, jobs: int) -> Iterator[RunCh
                     raise OSError(f"{chunk.corruption} was not finished, {count.reason}: run the same command again.")
                 yield count
 
-        _store(images, source)
+        with source.open("wb") as file:
+            if isinstance(images, np.ndarray):
+                np.save(file, images)
+            else:
+                pickle.dump(images, file)  # a lazy reader is a list of paths
         try:
             yield run
         finally:
             source.unlink()
 
 
-def _store(images: ImageArray, source: Path) -> None:
-    """Write the clean images to a file that worker processes open: arrays as pixels, lazy readers as their paths."""
-    with source.open("wb") as file:
-        if isinstance(images, np.ndarray):
-            np.save(file, images)
-        else:
-            pickle.dump(images, file)
-
-
 def _opened(source: Path) -> ImageArray:
     """Open the file of clean images in a worker process; arrays stay on the disk."""
-    with source.open("rb") as file:
-        if file.read(6) == b"\x93NUMPY":
-            array: ImageArray = np.load(source, mmap_mode="r")
-            return array
-        file.seek(0)
-        images: ImageArray = pickle.load(file)  # noqa: S301 written by _store
+    try:
+        images: ImageArray = np.load(source, mmap_mode="r", allow_pickle=False)
+    except ValueError:
+        images = pickle.loads(source.read_bytes())  # noqa: S301 written by chunk_workers
     if isinstance(images, LazyImages):
         images.workers = 1  # the processes already use all processors
     return images

@@ -43,13 +43,7 @@ Fallback = Callable[[Path, Path, Progress], str]
 
 @dataclass(frozen=True)
 class Archive:
-    """A published archive.
-
-    Attributes:
-        url: Its address.
-        md5: Its published checksum.
-        folder: The folder that it contains.
-    """
+    """A published archive: its address, its published checksum, and the folder that it contains."""
 
     url: str
     md5: str
@@ -60,17 +54,7 @@ def download(url: str, target: Path, *, md5: str, progress: Progress = silent) -
     """Download a file to ``target``, continuing where an earlier, interrupted call stopped.
 
     The bytes are written to ``target.part``, which is renamed to ``target`` when its checksum is right. A broken
-    connection is resumed up to three times.
-
-    Args:
-        url: The address, http or https.
-        target: The file to write.
-        md5: The published checksum.
-        progress: Called with the bytes received and the bytes in total.
-
-    Raises:
-        ConnectionError: The server cannot be reached, refuses, or disconnects; the received bytes are kept.
-        ValueError: The complete file has another checksum; it is removed.
+    connection is resumed up to three times; then ConnectionError is raised and the received bytes are kept.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url} is not an http or https address.")
@@ -97,11 +81,7 @@ def download(url: str, target: Path, *, md5: str, progress: Progress = silent) -
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a tar archive; names and links that point outside the folder, and devices, are refused.
-
-    Raises:
-        ValueError: The archive is damaged or unsafe.
-    """
+    """Unpack a tar archive; names and links that point outside the folder, and devices, are refused."""
     try:
         with tarfile.open(archive) as file:
             file.extractall(folder, filter="data")

@@ -72,11 +72,7 @@ def fetch(
 
 
 def _is_complete(target: Path, name: str, force: bool) -> bool:
-    """Return whether a folder is the verified data set of this name.
-
-    Raises:
-        ValueError: It has other content that must not be replaced.
-    """
+    """Return whether a folder is the verified data set of this name; raise if it has other content."""
     if not target.exists() or not any(target.iterdir()):
         return False
     if not (target / MANIFEST).is_file():

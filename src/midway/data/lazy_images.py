@@ -25,15 +25,10 @@ A = TypeVar("A")
 
 
 class ImagesOnDemand(ABC):
-    """An array of images that are read one by one when they are indexed.
+    """An array of images that are read one by one when they are indexed."""
 
-    Attributes:
-        shape: Number of images, height, width, channels.
-        workers: Threads that read a batch.
-    """
-
-    shape: tuple[int, int, int, int]
-    workers = 1
+    shape: tuple[int, int, int, int]  # number of images, height, width, channels
+    workers = 1  # threads that read a batch
 
     @abstractmethod
     def _read(self, index: int) -> NDArray[np.uint8]:
@@ -104,20 +99,15 @@ class LazyImages(ImagesOnDemand):
         return f"LazyImages({len(self):,} files, {self.shape[1]}x{self.shape[2]})"
 
     def _read(self, index: int) -> NDArray[np.uint8]:
-        return decode(self.paths[index], (self.shape[1], self.shape[2]))
+        return fit(_decode(self.paths[index]), self.shape[1:3])
 
 
-def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Read one file as RGB of a height and width, resized and cropped at the centre if it has another size.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: The file is damaged, truncated or not an image.
-    """
+def _decode(path: Path) -> Image.Image:
+    """Read one file as RGB."""
     try:
         with Image.open(path) as file:
             file.load()
-            image = as_rgb(file)
+            return as_rgb(file)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: it was listed as an image of the data set.") from None
     except PermissionError:
@@ -126,7 +116,6 @@ def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
         raise ValueError(f"{path} is not an image that can be read ({_bytes(path)}); get the file again.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # PIL raises all of these
         raise ValueError(f"{path} is damaged or truncated ({_bytes(path)}; {error}); get the file again.") from None
-    return fit(image, size)
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -143,10 +132,8 @@ def fit(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
 def as_rgb(image: Image.Image) -> Image.Image:
     """Convert any PIL image to RGB: grey is repeated, 16 bits become 8, transparency is dropped.
 
-    A rotation in the EXIF data is not applied, as in torchvision.
-
-    Raises:
-        ValueError: Grey values are floating point and not in [0, 1], so the value of white is unknown.
+    A rotation in the EXIF data is not applied, as in torchvision. Floating-point grey must be in [0, 1]: the value of
+    white would be unknown.
     """
     if image.mode == "F":
         values = np.asarray(image)
@@ -163,11 +150,7 @@ def as_rgb(image: Image.Image) -> Image.Image:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """List the image files in a folder and its subfolders by name; a folder that is linked twice counts once.
-
-    Raises:
-        OSError: A folder cannot be read.
-    """
+    """List the image files in a folder and its subfolders by name; a folder that is linked twice counts once."""
     files = []
     visited = set()
     for directory, folders, names in os.walk(folder, followlinks=True, onerror=_raise_unless_missing):

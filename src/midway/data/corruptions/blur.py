@@ -98,11 +98,8 @@ def glass_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 def _sources(offsets: NDArray[np.int16], height: int, width: int, reach: int) -> NDArray[np.intp]:
     """Return the source of each pixel of the batch after a pass, as flat indices (n * H * W,).
 
-    Args:
-        offsets: Offset of the source of each inner pixel, right and down, (n, rows, columns, 2).
-        height: Height of the images.
-        width: Width of the images.
-        reach: Largest offset; inner pixels are more than this from the top left and at least this from the end.
+    ``offsets`` (n, rows, columns, 2), right and down, are those of the sources of the inner pixels, which are more than
+    ``reach`` from the top left and at least that from the end.
     """
     count, rows, columns = offsets.shape[:3]
     indices = np.arange(count * height * width)

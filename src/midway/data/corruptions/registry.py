@@ -106,14 +106,5 @@ def corruption_names(purpose: Purpose | None = None) -> tuple[str, ...]:
 
 
 def closest_size(height: int, width: int) -> int:
-    """Return the published side for images of this size: 32 if the shorter side is at most 48, 64 up to 144, else 224.
-
-    Example:
-        >>> from midway.data.corruptions.registry import closest_size
-        >>> closest_size(28, 28), closest_size(96, 128), closest_size(224, 300)
-        (32, 64, 224)
-    """
-    side = min(height, width)
-    if side <= 48:
-        return 32
-    return 64 if side <= 144 else 224
+    """Return the published side nearest to the shorter side of an image."""
+    return min(SIZES, key=lambda side: abs(side - min(height, width)))

