@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from midway.data.corrupted import corrupt
 from midway.data.corruptions import corruption_names
@@ -17,7 +16,10 @@ from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
 from midway.files import write_atomically
 
-PAPER, INK, FAINT = (255, 255, 255), (28, 30, 34), (122, 127, 136)
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, FAINT = "#1c1e22", "#7a7f88"
 TILE, GRID_TILE = 128, 80  # layout pixels of a picture in a block, in a grid
 GAP, MARGIN, LINE = 10, 28, 20
 SCALE = 2  # pixels of the file per layout pixel: text is sharp on dense screens
@@ -71,88 +73,69 @@ def contact_sheet(
     title = f"{data.name}, image {image}: {data.class_names[data.labels[image]]}"
     sheet = _block(pictures, title, severities[0]) if len(severities) == 1 else _grid(pictures, title, severities)
     file = io.BytesIO()
-    sheet.save(file, format="PNG")
+    sheet.figure.canvas.print_figure(file, format="png")
     return write_atomically(Path(out).expanduser(), file.getvalue())
 
 
-def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
+def _block(pictures: Sequence[Panel], title: str, severity: int) -> Axes:
     rows = -(-len(pictures) // COLUMNS)
     step = TILE + GAP
-    sheet = _Sheet(2 * MARGIN + COLUMNS * step - GAP, 2 * MARGIN + 2 * LINE + rows * (step + LINE) - GAP)
-    sheet.heading(title, f"severity {severity} of 5")
+    width = 2 * MARGIN + COLUMNS * step - GAP
+    sheet = _sheet(width, 2 * MARGIN + 2 * LINE + rows * (step + LINE) - GAP, title)
+    _text(sheet, f"severity {severity} of 5", width - MARGIN, MARGIN - 3, color=FAINT, ha="right")
     for index, panel in enumerate(pictures):
         left = MARGIN + index % COLUMNS * step
         top = MARGIN + 2 * LINE + index // COLUMNS * (step + LINE)
-        sheet.picture(panel.image, left, top)
-        sheet.text(_words(panel.corruption), left, top + TILE + 4, strong=panel.severity == 0)
-    return sheet.image
+        _picture(sheet, panel.image, left, top, TILE)
+        _text(sheet, _words(panel.corruption), left, top + TILE + 4, weight="normal" if panel.severity else "bold")
+    return sheet
 
 
-def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> Image.Image:
+def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> Axes:
     step = GRID_TILE + GAP
     names_width = 150
     purposes: tuple[Purpose, ...] = ("tuning", "extra")
     first = {name: purpose for purpose in purposes for name in corruption_names(purpose)[:1]}
-    sheet = _Sheet(
+    sheet = _sheet(
         2 * MARGIN + names_width + (1 + len(severities)) * step - GAP,
         2 * MARGIN + 3 * LINE + len(corruption_names()) * step - GAP + len(first) * (LINE + GAP),
+        title,
     )
-    sheet.heading(title, "")
     clean, corrupted = pictures[0], pictures[1:]
     left, top = MARGIN + names_width, MARGIN + 3 * LINE
     for column, header in enumerate(("clean", *(f"severity {severity}" for severity in severities))):
-        sheet.text(header, left + column * step, top - LINE, faint=True)
+        _text(sheet, header, left + column * step, top - LINE, color=FAINT)
     for row, name in enumerate(corruption_names()):
         if name in first:
-            sheet.text(first[name], MARGIN, top + row * step + 4, faint=True)
+            _text(sheet, first[name], MARGIN, top + row * step + 4, color=FAINT)
             top += LINE + GAP
-        sheet.text(_words(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
+        _text(sheet, _words(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
         shown = [clean, *(panel for panel in corrupted if panel.corruption == name)]
         for column, panel in enumerate(shown):
-            sheet.picture(panel.image, left + column * step, top + row * step, tile=GRID_TILE)
-    return sheet.image
+            _picture(sheet, panel.image, left + column * step, top + row * step, GRID_TILE)
+    return sheet
 
 
-class _Sheet:
-    """A white image for pictures and text, in layout pixels."""
+def _sheet(width: int, height: int, title: str) -> Axes:
+    """Return a white sheet with a title: axes in layout pixels from the top left."""
+    from matplotlib.figure import Figure  # slow to import
 
-    def __init__(self, width: int, height: int) -> None:
-        self.image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
-        self._pen = ImageDraw.Draw(self.image)
-
-    def heading(self, title: str, note: str) -> None:
-        """Draw the title at the top left and a note at the top right."""
-        self.text(title, MARGIN, MARGIN - 6, size=17, strong=True)
-        self.text(note, self.image.width // SCALE - MARGIN, MARGIN - 3, faint=True, anchor="ra")
-
-    def text(
-        self,
-        words: str,
-        left: int,
-        top: int,
-        *,
-        size: int = 13,
-        strong: bool = False,
-        faint: bool = False,
-        anchor: str = "la",
-    ) -> None:
-        """Draw text with its top left corner, or the corner of a Pillow anchor, at a coordinate."""
-        font = _font(size * SCALE, strong=strong)
-        self._pen.text((left * SCALE, top * SCALE), words, fill=FAINT if faint else INK, font=font, anchor=anchor)
-
-    def picture(self, pixels: NDArray[np.uint8], left: int, top: int, tile: int = TILE) -> None:
-        """Draw a picture in a square tile; small pictures are enlarged without smoothing."""
-        side = tile * SCALE
-        method = Image.Resampling.NEAREST if max(pixels.shape[:2]) < side else Image.Resampling.LANCZOS
-        square = ImageOps.pad(Image.fromarray(pixels), (side, side), method, color=PAPER)
-        self.image.paste(square, (left * SCALE, top * SCALE))
+    figure = Figure(figsize=(width / 100, height / 100), dpi=100 * SCALE, facecolor="white")
+    sheet = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0), autoscale_on=False)
+    sheet.set_axis_off()
+    _text(sheet, title, MARGIN, MARGIN - 6, pixels=17, weight="bold")
+    return sheet
 
 
-def _font(size: int, *, strong: bool) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    from matplotlib import get_data_path  # only for its fonts, and slow to import
+def _text(sheet: Axes, words: str, left: int, top: int, *, pixels: int = 13, color: str = INK, **style: Any) -> None:
+    sheet.text(left, top + 3, words, size=pixels * 0.72, color=color, va="top", family="DejaVu Sans", **style)
 
-    name = "DejaVuSans-Bold.ttf" if strong else "DejaVuSans.ttf"
-    return ImageFont.truetype(Path(get_data_path(), "fonts", "ttf", name), size)
+
+def _picture(sheet: Axes, pixels: NDArray[np.uint8], left: float, top: float, tile: int) -> None:
+    """Draw a picture in the middle of a square tile; small pictures are enlarged without smoothing."""
+    height, width = (side * tile / max(pixels.shape[:2]) for side in pixels.shape[:2])
+    left, top = left + (tile - width) / 2, top + (tile - height) / 2
+    sheet.imshow(pixels, extent=(left, left + width, top + height, top), aspect="auto")
 
 
 def _words(name: str) -> str:
