@@ -34,38 +34,24 @@ CIFAR100_CONSTANTS = {"mean": (0.5070, 0.4865, 0.4409), "std": (0.2673, 0.2564, 
 class Card:
     """Facts about one set of trained weights.
 
-    Attributes:
-        name: ``architecture.tag``, for ``midway.models.load``.
-        architecture: A key of ``midway.models.ARCHITECTURES``.
-        arguments: Constructor arguments of the network.
-        file: Weights file beside the card.
-        sha256: Checksum of that file.
-        data: The training data.
-        recipe: How it was trained, with the command.
-        seed: Seed of the training run.
-        clean_accuracy: Accuracy on the clean test set in percent.
-        evaluated_on: The images of that measurement.
-        licence: Licence of the weights and notes on that of the data.
-        class_names: The classes in label order.
-
     Example:
         >>> from midway.models import cards
         >>> [card.name for card in cards()]
         ['wrn16_2.cifar10']
     """
 
-    name: str
-    architecture: str
-    arguments: dict[str, Any]
-    file: str
+    name: str  # architecture.tag, for midway.models.load
+    architecture: str  # a key of midway.models.ARCHITECTURES
+    arguments: dict[str, Any]  # of the network's constructor
+    file: str  # of the weights, beside the card
     sha256: str
-    data: str
-    recipe: str
+    data: str  # of the training
+    recipe: str  # how it was trained, with the command
     seed: int
-    clean_accuracy: float
-    evaluated_on: str
-    licence: str
-    class_names: tuple[str, ...] = field(default=())
+    clean_accuracy: float  # on the clean test set, in percent
+    evaluated_on: str  # the images of that measurement
+    licence: str  # of the weights, and notes on that of the data
+    class_names: tuple[str, ...] = field(default=())  # in label order
 
     @property
     def path(self) -> Path:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from midway.data.corruptions.pixels import Bytes, Floats, to_bytes, to_unit
+from midway.data.corruptions.pixels import Bytes, smooth, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
 from midway.data.corruptions.registry import Strength, corruption
 from midway.data.corruptions.resampling import mean_zoom, streak
@@ -56,11 +56,6 @@ def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Smooth with a Gaussian. Strength: sigma in pixels."""
     (sigma,) = strength
     return to_bytes(smooth(to_unit(images), sigma))
-
-
-def smooth(images: Floats, sigma: float) -> Floats:
-    """Smooth images (n, H, W, C) with a Gaussian cut at four sigma; edge pixels are repeated."""
-    return np.asarray(ndimage.gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest", truncate=4))
 
 
 @corruption(

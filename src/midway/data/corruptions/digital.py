@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,11 +102,8 @@ def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     (factor,) = strength
     height, width = images.shape[1:3]
     small = max(int(width * factor), 1), max(int(height * factor), 1)
-    coarse = np.empty_like(images)
-    for result, image in zip(coarse, images, strict=True):
-        shrunk = Image.fromarray(_plain(image)).resize(small, Image.Resampling.BOX)
-        _plain(result)[...] = np.asarray(shrunk.resize((width, height), Image.Resampling.BOX))
-    return coarse
+    box = Image.Resampling.BOX
+    return _with_pillow(images, lambda image: image.resize(small, box).resize((width, height), box))
 
 
 @corruption(
@@ -116,17 +114,20 @@ def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Encode as JPEG and decode. Strength: JPEG quality."""
     (quality,) = strength
-    decoded = np.empty_like(images)
-    for result, image in zip(decoded, images, strict=True):
+
+    def decoded(image: Image.Image) -> Image.Image:
         file = io.BytesIO()
-        Image.fromarray(_plain(image)).save(file, "JPEG", quality=int(quality))
-        _plain(result)[...] = np.asarray(Image.open(file))
-    return decoded
+        image.save(file, "JPEG", quality=int(quality))
+        return Image.open(file)
+
+    return _with_pillow(images, decoded)
 
 
-def _plain(image: Bytes) -> Bytes:
-    """Return a view for Pillow: (H, W, 3), or (H, W) for one channel."""
-    return image[..., 0] if image.shape[-1] == 1 else image
+def _with_pillow(images: Bytes, function: Callable[[Image.Image], Image.Image]) -> Bytes:
+    """Apply a function to each image; Pillow takes (H, W, 3), or (H, W) for one channel."""
+    plain = images[..., 0] if images.shape[-1] == 1 else images
+    results = [np.asarray(function(Image.fromarray(image))) for image in plain]
+    return np.stack(results).reshape(images.shape)
 
 
 @corruption(

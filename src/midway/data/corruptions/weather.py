@@ -182,16 +182,13 @@ def plasma(noise: Floats, wibble_decay: float) -> Floats:
         rights = clouds[:, ::step, half::step]
         belows = clouds[:, half::step, ::step]
         blocks = wibbles[:, used : used + 3 * cells * cells].reshape(count, 3, cells, cells) * np.float32(wibble**2)
+        centre, right, below = blocks.swapaxes(0, 1)
         used += 3 * cells * cells
 
         pairs = corners + np.roll(corners, -1, axis=1)
-        centres[...] = (pairs + np.roll(pairs, -1, axis=2)) / 4 + blocks[:, 0]
-        rights[...] = (centres + np.roll(centres, 1, axis=1) + (corners + np.roll(corners, -1, axis=2))) / 4 + blocks[
-            :, 1
-        ]
-        belows[...] = (centres + np.roll(centres, 1, axis=2) + (corners + np.roll(corners, -1, axis=1))) / 4 + blocks[
-            :, 2
-        ]
+        centres[...] = (pairs + np.roll(pairs, -1, axis=2)) / 4 + centre
+        rights[...] = (centres + np.roll(centres, 1, axis=1) + (corners + np.roll(corners, -1, axis=2))) / 4 + right
+        belows[...] = (centres + np.roll(centres, 1, axis=2) + (corners + np.roll(corners, -1, axis=1))) / 4 + below
         step, wibble = half, wibble / wibble_decay
     clouds -= clouds.min(axis=(1, 2), keepdims=True)
     clouds /= np.maximum(clouds.max(axis=(1, 2), keepdims=True), np.finfo(np.float32).tiny)
