@@ -24,13 +24,10 @@ class Progress(Protocol):
     Example:
         >>> def progress(task: str, done: int, total: int | None) -> None:
         ...     print(f"{task}: {done} of {total or '?'}")
-        >>> progress("unpacking", 3, None)
-        unpacking: 3 of ?
     """
 
     def __call__(self, task: str, done: int, total: int | None) -> None:
         """Record that ``done`` of ``total`` (None: unknown) units of a task are finished."""
-        ...
 
 
 def silent(task: str, done: int, total: int | None) -> None:
@@ -43,7 +40,10 @@ Fallback = Callable[[Path, Path, Progress], str]
 
 @dataclass(frozen=True)
 class Archive:
-    """A published archive: its address, its published checksum, and the folder that it contains."""
+    """A published archive.
+
+    Attributes: ``url``, its address; ``md5``, its published checksum; ``folder``, the folder that it contains.
+    """
 
     url: str
     md5: str

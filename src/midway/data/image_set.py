@@ -20,15 +20,12 @@ class ImageArray(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of images, height, width, channels."""
-        ...
 
     def __len__(self) -> int:
         """Number of images."""
-        ...
 
     def __getitem__(self, index: Any, /) -> Any:
         """Return the uint8 images at an integer array or a slice."""
-        ...
 
 
 def check_pixels(images: ImageArray, name: str) -> None:

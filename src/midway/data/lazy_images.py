@@ -198,9 +198,6 @@ def prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int = 2)
         batches: Integer arrays of indices, one per batch.
         depth: Number of batches to read ahead; 0 reads each batch when it is needed.
 
-    Raises:
-        ValueError: ``depth`` is negative, or a file of a batch is damaged (raised when its batch is due).
-
     Example:
         >>> import numpy as np
         >>> from midway.data import prefetched

@@ -50,9 +50,6 @@ def from_dataset(
 
     Images of one channel become three equal channels: a network with one input channel takes the first, ``x[:, :1]``.
 
-    Raises:
-        ValueError: The data set is empty, or an item is not an image with a label, or values lie outside [0, 1].
-
     Example:
         >>> import numpy as np
         >>> from midway.data import from_dataset

@@ -37,11 +37,8 @@ class Normalize(nn.Module):
         self.std: Tensor
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the normalised images.
-
-        Raises:
-            ValueError: They have another number of channels; a single one would be broadcast.
-        """
+        """Return the normalised images."""
+        # A single channel would be broadcast.
         if images.ndim < 3 or images.shape[-3] != self.mean.numel():
             raise ValueError(f"expected {self.mean.numel()} channels, (N, C, H, W), got images {tuple(images.shape)}.")
         return (images - self.mean) / self.std

@@ -23,12 +23,7 @@ def continual(
 
     The batch at a change contains images of both shifts if the images do not fill all batches.
 
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shifts: Names of corruptions, ``"clean"``, or aligned sets of shifted images, in order.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the corruptions.
+    The arguments are those of ``pure``, with a sequence of shifts.
 
     Example:
         >>> import midway
@@ -92,14 +87,8 @@ def gradual(
 
     The images are divided into as many equal parts as there are steps up and down (nine for severity 5); their sizes
     differ by at most one. The groups are the severities: ``fog#1``, ``fog#2``, ... Several corruptions follow each
-    other, each over all images.
-
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        corruptions: One or more names; or, instead of a name, its stored sets from severity 1 on.
-        severity: The highest severity, 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the corruptions.
+    other, each over all images. Each is a name, or instead of a name its stored sets from severity 1 on. The other
+    arguments are those of ``pure``.
 
     Example:
         >>> import midway
@@ -148,15 +137,8 @@ def dirichlet(
 
     Every image occurs once. The stream has as many sections as there are classes; each class is distributed over them
     in shares drawn from a Dirichlet distribution, and each section is shuffled. For concentrations near 0 every class
-    is in one section, alone or with a few others; for large concentrations all sections are alike.
-
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift: The name of a corruption, ``"clean"``, or an aligned set of shifted images.
-        concentration: Parameter of the symmetric Dirichlet distribution, above 0.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the order and of the corruption.
+    is in one section, alone or with a few others; for large concentrations all sections are alike. The other arguments
+    are those of ``pure``; the seed is also that of the order.
 
     Example:
         >>> import midway

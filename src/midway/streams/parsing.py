@@ -65,9 +65,6 @@ class Scenario:
                 the rounds or the concentration, ``#`` and the severity; the last two are optional. ``all`` stands for
                 the fifteen corruptions of the benchmark, ``tuning`` for the four others.
             severity: The severity if the text has none.
-
-        Raises:
-            ValueError: The text is invalid; the message has the part that is wrong and an example.
         """
         scenarios = expand(text, severity=severity)
         if len(scenarios) > 1:

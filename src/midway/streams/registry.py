@@ -91,9 +91,6 @@ def scenario(example: str, *, amount: AmountKind | None = None, all_severities: 
         all_severities: Each shift occurs at all severities from 1 to that of the scenario; the function takes the
             name of a shift or its sets from severity 1 on.
 
-    Raises:
-        ValueError: The example and the signature do not agree, or the name is in use.
-
     Example::
 
         @midway.streams.scenario("alternating:fog/snow@8", amount="count")

@@ -53,16 +53,8 @@ def outlier(
     """A few images of distribution A among many of B, the same number in every batch at random positions.
 
     With the paper's ratio of 0.005 and batches of 200 that is exactly one outlier per batch. If ratio x batch size is
-    not an integer, the running total stays as close to the ratio as possible.
-
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift_a: The outliers: the name of a corruption, ``"clean"``, or an aligned set of shifted images.
-        shift_b: The other images, likewise.
-        ratio: Share of A.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the positions of A and of the corruptions.
+    not an integer, the running total stays as close to the ratio, the share of A, as possible. The other arguments are
+    those of ``pure``; the seed is also that of the positions.
 
     Example:
         >>> import midway

@@ -22,7 +22,10 @@ SIZES = (32, 64, 224)
 
 @dataclass(eq=False)
 class Corruption:
-    """A registered corruption: its function and the arguments of ``corruption``, with a table of strengths per size."""
+    """A registered corruption.
+
+    Attributes: those of ``corruption``, with a table of strengths per size; ``function``, the corruption itself.
+    """
 
     name: str
     function: Function
@@ -59,9 +62,6 @@ def corruption(
             of hyperparameter searches (``tuning``), ``"extra"`` for all others.
         category: The archive of ImageNet-C that contains it.
         name: Default: the name of the function.
-
-    Raises:
-        ValueError: A severity, a side, the purpose or the category is missing or unknown, or the name is in use.
 
     Example::
 
