@@ -79,11 +79,10 @@ def dataset(
     Raises:
         ValueError: The loader has an unknown argument, or the name is in use.
 
-    Example::
-
-        @midway.data.dataset("flowers", remedy="get it from example.org/flowers.")
-        def load_flowers(root, *, split="test"):
-            return midway.data.load("folder", root / split)
+    Example:
+        >>> @midway.data.dataset("flowers", remedy="get it from example.org/flowers.")  # doctest: +SKIP
+        ... def load_flowers(root, *, split="test"):
+        ...     return midway.data.load("folder", root / split)
     """
 
     def register(function: L) -> L:

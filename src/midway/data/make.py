@@ -11,25 +11,29 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import pickle
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from PIL import Image
 
-from midway.data.chunks import Chunk, RunChunks, chunk_workers
-from midway.data.corrupted import check_severity
+from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.corruptions import REGISTRY, corruption_names
 from midway.data.datasets import load
 from midway.data.download import Progress, silent
-from midway.data.image_set import ImageSet
+from midway.data.image_set import ImageArray, ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
 from midway.files import FolderLock, write_atomically
+from midway.workers import Died, Task, Tell, WorkerPool, run_here
 
 Layout = Literal["npy", "jpeg", "png"]
+JPEG_QUALITY = 85  # as published
 CHUNK_PIXELS = 1 << 20  # per unit of work: 1,024 images of 32 px, 20 of 224 px
 
 
@@ -177,7 +181,9 @@ def _continued(plan: _Plan) -> Manifest:
     return manifest
 
 
-def _write(plan: _Plan, manifest: Manifest, source: Path, run: RunChunks, progress: Progress) -> None:
+def _write(
+    plan: _Plan, manifest: Manifest, source: Path, run: Callable[[list[Chunk]], Iterator[int]], progress: Progress
+) -> None:
     """Write the parts that are missing or changed; each appears in one step when it is complete."""
     folder, count, shape = plan.folder, len(plan.data), tuple(plan.data.images.shape)
     total = count * len(plan.severities)  # images per corruption
@@ -252,3 +258,71 @@ def _file_names(data: ImageSet, suffix: str) -> tuple[str, ...]:
         if len({name.lower() for name in names}) == len(names):
             return names
     return tuple(f"{folder}/{index:08d}{suffix}" for index, folder in enumerate(folders))
+
+
+@dataclass(frozen=True)
+class Chunk(Task):
+    """A unit of work: some images under one corruption at one severity, and the file or folder they are written to."""
+
+    source: Path  # of the clean images, see chunk_workers
+    corruption: str
+    severity: int
+    seed: int
+    rows: slice  # of the clean images
+    target: Path
+    offset: int  # from a clean image to its row in the .npy file
+    names: tuple[str, ...]  # of the image files; none for a .npy file
+
+    def run(self, memory: dict[str, Any], tell: Tell) -> int:
+        """Write the images of the chunk and return their number; a process opens the clean images once."""
+        if (key := str(self.source)) not in memory:
+            memory[key] = _opened(self.source)
+        corrupted = CorruptedImages(memory[key], self.corruption, self.severity, self.seed)
+        pixels = corrupted[self.rows]
+        if not self.names:
+            stored = np.lib.format.open_memmap(self.target, mode="r+")
+            first = self.offset + self.rows.start
+            stored[first : first + len(pixels)] = pixels
+            stored.flush()
+        for name, image in zip(self.names, pixels, strict=bool(self.names)):
+            picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+            picture.save(self.target / name, quality=JPEG_QUALITY)
+        return len(pixels)
+
+
+@contextmanager
+def chunk_workers(images: ImageArray, source: Path, jobs: int) -> Iterator[Callable[[list[Chunk]], Iterator[int]]]:
+    """Yield a function that works through chunks and yields the number of images of each finished one."""
+    if jobs == 1:
+        memory = {str(source): images}
+        yield lambda chunks: (count for _, count in run_here(chunks, memory=memory))
+        return
+
+    with WorkerPool(jobs) as pool:
+
+        def run(chunks: list[Chunk]) -> Iterator[int]:
+            for chunk, count in pool.run(chunks):
+                if isinstance(count, Died):
+                    raise OSError(f"{chunk.corruption} was not finished, {count.reason}: run the same command again.")
+                yield count
+
+        with source.open("wb") as file:
+            if isinstance(images, np.ndarray):
+                np.save(file, images)
+            else:
+                pickle.dump(images, file)  # a lazy reader is a list of paths
+        try:
+            yield run
+        finally:
+            source.unlink()
+
+
+def _opened(source: Path) -> ImageArray:
+    """Open the file of clean images in a worker process; arrays stay on the disk."""
+    try:
+        images: ImageArray = np.load(source, mmap_mode="r", allow_pickle=False)
+    except ValueError:
+        images = pickle.loads(source.read_bytes())  # noqa: S301 written by chunk_workers
+    if isinstance(images, LazyImages):
+        images.workers = 1  # the processes already use all processors
+    return images

@@ -34,10 +34,7 @@ CIFAR100_CONSTANTS = {"mean": (0.5070, 0.4865, 0.4409), "std": (0.2673, 0.2564, 
 class Card:
     """Facts about one set of trained weights.
 
-    Example:
-        >>> from midway.models import cards
-        >>> [card.name for card in cards()]
-        ['wrn16_2.cifar10']
+    Attributes: the facts in the order of the fields, each with its unit beside it in the source.
     """
 
     name: str  # architecture.tag, for midway.models.load
@@ -71,7 +68,12 @@ class Card:
 
 
 def cards() -> list[Card]:
-    """Return the cards of all weights in the package, by name."""
+    """Return the cards of all weights in the package, by name.
+
+    Example:
+        >>> [card.name for card in cards()]
+        ['wrn16_2.cifar10']
+    """
     return [Card.read(path) for path in sorted(ASSETS.glob("*.json"))]
 
 

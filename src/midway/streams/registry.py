@@ -91,10 +91,9 @@ def scenario(example: str, *, amount: AmountKind | None = None, all_severities: 
         all_severities: Each shift occurs at all severities from 1 to that of the scenario; the function takes the
             name of a shift or its sets from severity 1 on.
 
-    Example::
-
-        @midway.streams.scenario("alternating:fog/snow@8", amount="count")
-        def alternating(data, shift_a, shift_b, *, period=8, severity=5, batch_size=200, seed=0): ...
+    Example:
+        >>> @midway.streams.scenario("alternating:fog/snow@8", amount="count")  # doctest: +SKIP
+        ... def alternating(data, shift_a, shift_b, *, period=8, severity=5, batch_size=200, seed=0): ...
     """
     name, _, rest = example.partition(":")
     match = TEXT.fullmatch(rest)

@@ -134,12 +134,22 @@ def nearest_whole(value: float) -> int:
 
 
 def labels_of(data: Data) -> NDArray[np.int64]:
-    """Return the labels of a data set or of a pair of arrays."""
+    """Return the labels of a data set or of a pair of arrays.
+
+    Example:
+        >>> labels_of((np.zeros((2, 8, 8, 3), np.uint8), [1, 0]))
+        array([1, 0])
+    """
     return data.labels if isinstance(data, ImageSet) else np.asarray(data[1], dtype=np.int64)
 
 
 def source_of(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:
-    """Return the name of a shift and its images."""
+    """Return the name of a shift and its images.
+
+    Example:
+        >>> source_of((np.zeros((2, 8, 8, 3), np.uint8), [1, 0]), "fog", severity=5, seed=0)[0]
+        'fog'
+    """
     if not isinstance(shift, str | ImageSet):
         raise TypeError(f"a shift is the name of a corruption or an ImageSet, got {type(shift).__name__}.")
     if isinstance(shift, ImageSet):

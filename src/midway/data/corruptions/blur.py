@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -11,10 +13,11 @@ from midway.data.corruptions.randomness import Draws
 from midway.data.corruptions.registry import Strength, corruption
 from midway.data.corruptions.resampling import mean_zoom, streak
 
+benchmark = partial(corruption, purpose="benchmark", category="blur")
+tuning = partial(corruption, purpose="tuning", category="blur")
 
-@corruption(
-    purpose="benchmark",
-    category="blur",
+
+@benchmark(
     strengths={
         32: ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
         64: ((0.5, 0.6), (1, 0.1), (1.5, 0.1), (2.5, 0.01), (3, 0.1)),
@@ -47,9 +50,7 @@ def disk(radius: float, softness: float) -> NDArray[np.float64]:
     return soft[margin : len(line) - margin, margin : len(line) - margin]
 
 
-@corruption(
-    purpose="tuning",
-    category="blur",
+@tuning(
     strengths={32: [0.4, 0.6, 0.7, 0.8, 1], 64: [0.5, 0.75, 1, 1.25, 1.5], 224: [1, 2, 3, 4, 6]},
 )
 def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
@@ -58,9 +59,7 @@ def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(smooth(to_unit(images), sigma))
 
 
-@corruption(
-    purpose="benchmark",
-    category="blur",
+@benchmark(
     strengths={
         32: ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
         64: ((0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
@@ -111,9 +110,7 @@ def _sources(offsets: NDArray[np.int16], height: int, width: int, reach: int) ->
         earlier = further
 
 
-@corruption(
-    purpose="benchmark",
-    category="blur",
+@benchmark(
     strengths={
         32: ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
         64: ((10, 1), (10, 1.5), (10, 2), (10, 2.5), (12, 3)),
@@ -127,9 +124,7 @@ def motion_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return streak(images, angles, radius=int(radius), sigma=sigma)
 
 
-@corruption(
-    purpose="benchmark",
-    category="blur",
+@benchmark(
     strengths={
         32: ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
         64: ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,11 @@ from midway.data.corruptions.resampling import sample
 # ImageNet-C scales its elastic transform by 244, not by its image side 224.
 IMAGENET_STRETCH = 244 / 224
 
+benchmark = partial(corruption, purpose="benchmark", category="digital")
+tuning = partial(corruption, purpose="tuning", category="digital")
 
-@corruption(
-    purpose="benchmark",
-    category="digital",
+
+@benchmark(
     strengths={32: [0.75, 0.5, 0.4, 0.3, 0.15], 64: [0.4, 0.3, 0.2, 0.1, 0.05], 224: [0.4, 0.3, 0.2, 0.1, 0.05]},
 )
 def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
@@ -37,9 +39,7 @@ def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(values)
 
 
-@corruption(
-    purpose="benchmark",
-    category="digital",
+@benchmark(
     strengths={
         32: ((0, 0, 0.08, 1), (0.05, 0.2, 0.07, 1), (0.08, 0.06, 0.06, 1), (0.1, 0.04, 0.05, 1), (0.1, 0.03, 0.03, 1)),
         64: ((0, 0, 0.08, 1), (0.05, 0.3, 0.06, 1), (0.1, 0.08, 0.06, 1), (0.1, 0.03, 0.03, 1), (0.16, 0.03, 0.02, 1)),
@@ -92,9 +92,7 @@ def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
     return sample(images, down.astype(np.float32), right.astype(np.float32), "reflect")
 
 
-@corruption(
-    purpose="benchmark",
-    category="digital",
+@benchmark(
     strengths={32: [0.95, 0.9, 0.85, 0.75, 0.65], 64: [0.9, 0.8, 0.7, 0.6, 0.5], 224: [0.6, 0.5, 0.4, 0.3, 0.25]},
 )
 def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
@@ -106,9 +104,7 @@ def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return _with_pillow(images, lambda image: image.resize(small, box).resize((width, height), box))
 
 
-@corruption(
-    purpose="benchmark",
-    category="digital",
+@benchmark(
     strengths={32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]},
 )
 def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
@@ -130,9 +126,7 @@ def _with_pillow(images: Bytes, function: Callable[[Image.Image], Image.Image]) 
     return np.stack(results).reshape(images.shape)
 
 
-@corruption(
-    purpose="tuning",
-    category="digital",
+@tuning(
     strengths={
         32: ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
         64: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)),

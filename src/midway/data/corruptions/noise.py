@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from midway.data.corruptions.pixels import Bytes, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
 from midway.data.corruptions.registry import Strength, corruption
 
+benchmark = partial(corruption, purpose="benchmark", category="noise")
+tuning = partial(corruption, purpose="tuning", category="noise")
 
-@corruption(
-    purpose="benchmark",
-    category="noise",
+
+@benchmark(
     strengths={
         32: [0.04, 0.06, 0.08, 0.09, 0.10],
         64: [0.04, 0.08, 0.12, 0.15, 0.18],
@@ -27,9 +30,7 @@ def gaussian_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(noise)
 
 
-@corruption(
-    purpose="benchmark",
-    category="noise",
+@benchmark(
     strengths={32: [500, 250, 100, 75, 50], 64: [250, 100, 50, 30, 15], 224: [60, 25, 12, 5, 3]},
 )
 def shot_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
@@ -40,9 +41,7 @@ def shot_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(counts)
 
 
-@corruption(
-    purpose="benchmark",
-    category="noise",
+@benchmark(
     strengths={
         32: [0.01, 0.02, 0.03, 0.05, 0.07],
         64: [0.01, 0.02, 0.05, 0.08, 0.14],
@@ -59,9 +58,7 @@ def impulse_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return noisy
 
 
-@corruption(
-    purpose="tuning",
-    category="noise",
+@tuning(
     strengths={32: [0.06, 0.1, 0.12, 0.16, 0.2], 64: [0.15, 0.2, 0.25, 0.3, 0.35], 224: [0.15, 0.2, 0.35, 0.45, 0.6]},
 )
 def speckle_noise(images: Bytes, strength: Strength, draws: Draws) -> Bytes:

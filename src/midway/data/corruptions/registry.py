@@ -63,11 +63,10 @@ def corruption(
         category: The archive of ImageNet-C that contains it.
         name: Default: the name of the function.
 
-    Example::
-
-        @midway.data.corruption(strengths=[0.9, 0.7, 0.5, 0.3, 0.1])
-        def darkness(images, strength, draws):
-            return (images * strength[0]).astype(np.uint8)
+    Example:
+        >>> @midway.data.corruption(strengths=[0.9, 0.7, 0.5, 0.3, 0.1])  # doctest: +SKIP
+        ... def darkness(images, strength, draws):
+        ...     return (images * strength[0]).astype(np.uint8)
     """
     by_size = strengths if isinstance(strengths, Mapping) else {SIZES[0]: strengths}
     table = {

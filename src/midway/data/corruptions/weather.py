@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,10 @@ FROST_PHOTOGRAPHS = ("frost1", "frost2", "frost2", "frost4", "frost5")  # as pub
 SMALL_SCALE = 0.2
 FIRST_WIBBLE = 100.0
 
+benchmark = partial(corruption, purpose="benchmark", category="weather")
 
-@corruption(
-    purpose="benchmark",
-    category="weather",
+
+@benchmark(
     strengths={
         32: (
             (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
@@ -70,9 +70,7 @@ def snow(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(snowy)
 
 
-@corruption(
-    purpose="benchmark",
-    category="weather",
+@benchmark(
     strengths={
         32: ((1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
         64: ((1, 0.3, 0.3), (0.9, 0.4, 0.3), (0.8, 0.45, 0.3), (0.75, 0.5, 0.3), (0.7, 0.55, 0.3)),
@@ -140,9 +138,7 @@ def _resize(image: Bytes, size: tuple[int, int], step: float) -> Bytes:
     return rounded.astype(np.uint8)
 
 
-@corruption(
-    purpose="benchmark",
-    category="weather",
+@benchmark(
     strengths={
         32: ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
         64: ((0.4, 3), (0.7, 3), (1, 2.5), (1.5, 2), (2, 1.75)),
@@ -195,9 +191,7 @@ def plasma(noise: Floats, wibble_decay: float) -> Floats:
     return clouds
 
 
-@corruption(
-    purpose="benchmark",
-    category="weather",
+@benchmark(
     strengths={32: [0.05, 0.1, 0.15, 0.2, 0.3], 64: [0.1, 0.2, 0.3, 0.4, 0.5], 224: [0.1, 0.2, 0.3, 0.4, 0.5]},
 )
 def brightness(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
