@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,16 +70,9 @@ class LazyImages(ImagesOnDemand):
         workers: Threads that decode a batch. Default: the number of processors, at most 8.
 
     Example:
-        >>> import numpy as np, tempfile
-        >>> from pathlib import Path
-        >>> from PIL import Image
         >>> from midway.data import LazyImages
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "grey.png")
-        ...     Image.fromarray(np.full((48, 48), 7, np.uint8)).save(path)
-        ...     images = LazyImages([path, path])
-        ...     images.shape, images[[1]].max()
-        ((2, 48, 48, 3), np.uint8(7))
+        >>> LazyImages(["cat.jpg", "dog.jpg"], size=64).shape
+        (2, 64, 64, 3)
     """
 
     def __init__(
@@ -171,17 +165,11 @@ def _raise_unless_missing(error: OSError) -> None:
 
 def _shared_size(paths: Sequence[Path]) -> tuple[int, int] | None:
     """Return (height, width) if a sample of the files agrees on it."""
-    sample = {int(index) for index in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}
-    sizes = {_header_size(paths[index]) for index in sample} - {None}  # damaged files do not count
+    sizes = set()
+    for index in {int(index) for index in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}:
+        with suppress(OSError), Image.open(paths[index]) as file:  # reading a damaged file raises its error
+            sizes.add((file.height, file.width))
     return sizes.pop() if len(sizes) == 1 else None
-
-
-def _header_size(path: Path) -> tuple[int, int] | None:
-    try:
-        with Image.open(path) as file:
-            return file.height, file.width
-    except OSError:
-        return None  # decoding it raises the error
 
 
 def _bytes(path: Path) -> str:

@@ -117,10 +117,6 @@ def make_corrupted(
         jobs: Number of processes. Default: the number of processors.
         progress: Called with the number of finished images of each corruption.
 
-    Raises:
-        ValueError: An argument is invalid, the folder has a set with other settings or from other images, or another
-            process is writing to it.
-
     Example:
         >>> import numpy as np, tempfile
         >>> from midway.data import ImageSet, make_corrupted

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from midway.data.corrupted import check_severity
 from midway.data.image_set import ImageArray
 from midway.streams.parsing import scenario_text
-from midway.streams.registry import REGISTRY, SEVERITY, scenario
+from midway.streams.registry import REGISTRY, scenario
 from midway.streams.scenarios import Shift, labels_of, source_of
 from midway.streams.stream import Data, Stream
 
 
 @scenario("continual:fog+snow")
 def continual(
-    data: Data, shifts: Sequence[Shift], *, severity: int = SEVERITY, batch_size: int = 200, seed: int = 0
+    data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size: int = 200, seed: int = 0
 ) -> Stream:
     """One shift after another, all images of each; the method is not informed when the shift changes.
 
@@ -36,13 +36,7 @@ def continual(
 
 @scenario("recurring:fog+snow@2", amount="count")
 def recurring(
-    data: Data,
-    shifts: Sequence[Shift],
-    *,
-    rounds: int = 2,
-    severity: int = SEVERITY,
-    batch_size: int = 200,
-    seed: int = 0,
+    data: Data, shifts: Sequence[Shift], *, rounds: int = 2, severity: int = 5, batch_size: int = 200, seed: int = 0
 ) -> Stream:
     """A continual stream that is repeated with the same images.
 
@@ -79,7 +73,7 @@ def gradual(
     data: Data,
     corruptions: str | Sequence[str | Sequence[Shift]],
     *,
-    severity: int = SEVERITY,
+    severity: int = 5,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
@@ -125,13 +119,7 @@ def gradual(
 
 @scenario("dirichlet:fog@0.1", amount="positive")
 def dirichlet(
-    data: Data,
-    shift: Shift,
-    *,
-    concentration: float = 0.1,
-    severity: int = SEVERITY,
-    batch_size: int = 200,
-    seed: int = 0,
+    data: Data, shift: Shift, *, concentration: float = 0.1, severity: int = 5, batch_size: int = 200, seed: int = 0
 ) -> Stream:
     """One shift whose labels come in runs: neighbours in the stream tend to be of the same class.
 

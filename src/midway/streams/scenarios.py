@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from midway.data.corrupted import CorruptedImages
 from midway.data.image_set import ImageArray, ImageSet
 from midway.streams.parsing import scenario_text
-from midway.streams.registry import REGISTRY, SEVERITY, scenario
+from midway.streams.registry import REGISTRY, scenario
 from midway.streams.stream import Data, Stream
 
 Shift = str | ImageSet
@@ -18,7 +18,7 @@ Shift = str | ImageSet
 
 
 @scenario("pure:fog")
-def pure(data: Data, shift: Shift, *, severity: int = SEVERITY, batch_size: int = 200, seed: int = 0) -> Stream:
+def pure(data: Data, shift: Shift, *, severity: int = 5, batch_size: int = 200, seed: int = 0) -> Stream:
     """Every image from one distribution, in the order of the data set.
 
     Args:
@@ -46,7 +46,7 @@ def outlier(
     shift_b: Shift,
     *,
     ratio: float = 0.005,
-    severity: int = SEVERITY,
+    severity: int = 5,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
@@ -73,7 +73,7 @@ def mixture(
     shift_b: Shift,
     *,
     ratio: float = 0.5,
-    severity: int = SEVERITY,
+    severity: int = 5,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:

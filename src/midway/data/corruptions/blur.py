@@ -22,7 +22,7 @@ tuning = partial(corruption, purpose="tuning", category="blur")
         32: ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
         64: ((0.5, 0.6), (1, 0.1), (1.5, 0.1), (2.5, 0.01), (3, 0.1)),
         224: ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
-    },
+    }
 )
 def defocus_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Average over a disk (a lens out of focus). Strength: radius in pixels, sigma that softens the disk's rim."""
@@ -50,9 +50,7 @@ def disk(radius: float, softness: float) -> NDArray[np.float64]:
     return soft[margin : len(line) - margin, margin : len(line) - margin]
 
 
-@tuning(
-    strengths={32: [0.4, 0.6, 0.7, 0.8, 1], 64: [0.5, 0.75, 1, 1.25, 1.5], 224: [1, 2, 3, 4, 6]},
-)
+@tuning(strengths={32: [0.4, 0.6, 0.7, 0.8, 1], 64: [0.5, 0.75, 1, 1.25, 1.5], 224: [1, 2, 3, 4, 6]})
 def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Smooth with a Gaussian. Strength: sigma in pixels."""
     (sigma,) = strength
@@ -64,7 +62,7 @@ def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
         32: ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
         64: ((0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
         224: ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
-    },
+    }
 )
 def glass_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Frosted glass: smooth, replace every pixel by a near one, smooth again.
@@ -115,7 +113,7 @@ def _sources(offsets: NDArray[np.int16], height: int, width: int, reach: int) ->
         32: ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
         64: ((10, 1), (10, 1.5), (10, 2), (10, 2.5), (12, 3)),
         224: ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
-    },
+    }
 )
 def motion_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Streak along an angle between -45 and 45 degrees (a moving camera). Strength: radius, sigma in pixels."""
@@ -129,7 +127,7 @@ def motion_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
         32: ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
         64: ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
         224: ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
-    },
+    }
 )
 def zoom_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Average the image with zooms into its centre (a camera moving forward). Strength: zoom factors' end, step."""

@@ -23,9 +23,7 @@ benchmark = partial(corruption, purpose="benchmark", category="digital")
 tuning = partial(corruption, purpose="tuning", category="digital")
 
 
-@benchmark(
-    strengths={32: [0.75, 0.5, 0.4, 0.3, 0.15], 64: [0.4, 0.3, 0.2, 0.1, 0.05], 224: [0.4, 0.3, 0.2, 0.1, 0.05]},
-)
+@benchmark(strengths={32: [0.75, 0.5, 0.4, 0.3, 0.15], 64: [0.4, 0.3, 0.2, 0.1, 0.05], 224: [0.4, 0.3, 0.2, 0.1, 0.05]})
 def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Scale the distance of every value to the mean of its channel over the image. Strength: the factor."""
     (factor,) = strength
@@ -50,7 +48,7 @@ def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
             (0.07, 0.01, 0.02, IMAGENET_STRETCH),
             (0.12, 0.01, 0.02, IMAGENET_STRETCH),
         ),
-    },
+    }
 )
 def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """A random affine map, then a smooth random displacement.
@@ -93,7 +91,7 @@ def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
 
 
 @benchmark(
-    strengths={32: [0.95, 0.9, 0.85, 0.75, 0.65], 64: [0.9, 0.8, 0.7, 0.6, 0.5], 224: [0.6, 0.5, 0.4, 0.3, 0.25]},
+    strengths={32: [0.95, 0.9, 0.85, 0.75, 0.65], 64: [0.9, 0.8, 0.7, 0.6, 0.5], 224: [0.6, 0.5, 0.4, 0.3, 0.25]}
 )
 def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Shrink and enlarge, both with a box filter. Strength: factor of the sides."""
@@ -104,9 +102,7 @@ def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return _with_pillow(images, lambda image: image.resize(small, box).resize((width, height), box))
 
 
-@benchmark(
-    strengths={32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]},
-)
+@benchmark(strengths={32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]})
 def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Encode as JPEG and decode. Strength: JPEG quality."""
     (quality,) = strength
@@ -131,7 +127,7 @@ def _with_pillow(images: Bytes, function: Callable[[Image.Image], Image.Image]) 
         32: ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
         64: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)),
         224: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
-    },
+    }
 )
 def saturate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Change the HSV saturation, not hue and value. Strength: factor, summand.

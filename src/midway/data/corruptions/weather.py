@@ -45,7 +45,7 @@ benchmark = partial(corruption, purpose="benchmark", category="weather")
             (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
             (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
         ),
-    },
+    }
 )
 def snow(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Whiten the image and add flakes, blurred along an angle between -135 and -45 degrees.
@@ -75,7 +75,7 @@ def snow(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
         32: ((1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
         64: ((1, 0.3, 0.3), (0.9, 0.4, 0.3), (0.8, 0.45, 0.3), (0.75, 0.5, 0.3), (0.7, 0.55, 0.3)),
         224: ((1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)),
-    },
+    }
 )
 def frost(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Add a random crop of a photograph of ice to the image.
@@ -105,24 +105,18 @@ def frost_photograph(number: int, scale: float, height: int, width: int) -> Byte
 
     The photographs at scale 0.2, which CIFAR-C uses, are stored without loss; the full ones as JPEG files.
     """
-    if scale == SMALL_SCALE:
-        photograph = _read(f"{FROST_PHOTOGRAPHS[number]}_small.png")
-    else:
-        photograph = _read(f"{FROST_PHOTOGRAPHS[number]}.jpg")
-        if scale != 1:
-            size = round(photograph.shape[0] * scale), round(photograph.shape[1] * scale)
-            photograph = _resize(photograph, size, 1 / scale)
+    ending = "_small.png" if scale == SMALL_SCALE else ".jpg"
+    with Image.open(FROST_FOLDER / f"{FROST_PHOTOGRAPHS[number]}{ending}") as file:
+        photograph = np.array(file.convert("RGB"), dtype=np.uint8)
+    if scale not in (SMALL_SCALE, 1):
+        size = round(photograph.shape[0] * scale), round(photograph.shape[1] * scale)
+        photograph = _resize(photograph, size, 1 / scale)
     larger = max(height / photograph.shape[0], width / photograph.shape[1])
     if larger > 1:
         size = max(height, round(photograph.shape[0] * larger)), max(width, round(photograph.shape[1] * larger))
         photograph = _resize(photograph, size, 1 / larger)
     photograph.flags.writeable = False
     return photograph
-
-
-def _read(name: str) -> Bytes:
-    with Image.open(FROST_FOLDER / name) as file:
-        return np.array(file.convert("RGB"), dtype=np.uint8)
 
 
 def _resize(image: Bytes, size: tuple[int, int], step: float) -> Bytes:
@@ -143,7 +137,7 @@ def _resize(image: Bytes, size: tuple[int, int], step: float) -> Bytes:
         32: ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
         64: ((0.4, 3), (0.7, 3), (1, 2.5), (1.5, 2), (2, 1.75)),
         224: ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
-    },
+    }
 )
 def fog(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Add clouds, then scale back to the image's own range. Strength: amount, wibble decay of the clouds."""
@@ -191,9 +185,7 @@ def plasma(noise: Floats, wibble_decay: float) -> Floats:
     return clouds
 
 
-@benchmark(
-    strengths={32: [0.05, 0.1, 0.15, 0.2, 0.3], 64: [0.1, 0.2, 0.3, 0.4, 0.5], 224: [0.1, 0.2, 0.3, 0.4, 0.5]},
-)
+@benchmark(strengths={32: [0.05, 0.1, 0.15, 0.2, 0.3], 64: [0.1, 0.2, 0.3, 0.4, 0.5], 224: [0.1, 0.2, 0.3, 0.4, 0.5]})
 def brightness(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Raise the HSV value, not hue and saturation. Strength: summand of the value.
 

@@ -49,11 +49,6 @@ class CifarFacts:
     label_key: str  # of the labels in a pickle
 
     @property
-    def folder(self) -> str:
-        """The folder in the published archive."""
-        return self.archive.folder
-
-    @property
     def remedy(self) -> str:
         """How to get the data."""
         return f"get it with `midway data fetch {self.name}` or from the authors' page, www.cs.toronto.edu/~kriz."
@@ -118,16 +113,18 @@ def load_cifar(root: Path, *, name: str, split: str) -> ImageSet:
         raise FileNotFoundError(f"{root} does not exist, expected a folder with {facts.name}: {REMEDY}")
     raise FileNotFoundError(
         f"{root} has no {facts.name} {split} set in a known layout (expected "
-        f"{facts.folder}/{facts.batches[split][0]}, {split}_images.npy, {facts.name}_{split}.npz, "
+        f"{facts.archive.folder}/{facts.batches[split][0]}, {split}_images.npy, {facts.name}_{split}.npz, "
         f"or {split}/CLASS/*.png): {REMEDY}"
     )
 
 
 def _from_pickles(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     every = [name for names in facts.batches.values() for name in names]
-    for folder in (root / facts.folder, root):
+    for folder in (root / facts.archive.folder, root):
         # one file identifies the layout: a missing other file is then an error
-        if any((folder / name).is_file() for name in every) or (folder.name == facts.folder and folder.is_dir()):
+        if any((folder / name).is_file() for name in every) or (
+            folder.name == facts.archive.folder and folder.is_dir()
+        ):
             batches = [_read_batch(folder / name, facts) for name in facts.batches[split]]
             return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
     return None
@@ -135,7 +132,7 @@ def _from_pickles(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
 
 def _read_batch(path: Path, facts: CifarFacts) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing, a part of the published {facts.folder}: {REMEDY}")
+        raise FileNotFoundError(f"{path} is missing, a part of the published {facts.archive.folder}: {REMEDY}")
     content = read_pickled_data(path)
     if isinstance(content, dict):  # Python 3 saves the keys of a file that it read as bytes
         content = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
