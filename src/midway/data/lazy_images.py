@@ -179,12 +179,8 @@ def _bytes(path: Path) -> str:
 def prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int = 2) -> Iterator[NDArray[np.uint8]]:
     """Yield ``images[indices]`` for every batch of indices, in order, read ahead by worker threads.
 
-    At most ``depth`` batches besides the current one are in memory. Leaving the loop early stops the reading.
-
-    Args:
-        images: An array, a memory map or a lazy reader.
-        batches: Integer arrays of indices, one per batch.
-        depth: Number of batches to read ahead; 0 reads each batch when it is needed.
+    At most ``depth`` batches besides the current one are in memory; 0 reads each batch when it is needed. Leaving the
+    loop early stops the reading.
 
     Example:
         >>> import numpy as np

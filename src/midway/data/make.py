@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -35,14 +35,6 @@ from midway.workers import Died, Task, Tell, WorkerPool, run_here
 Layout = Literal["npy", "jpeg", "png"]
 JPEG_QUALITY = 85  # as published
 CHUNK_PIXELS = 1 << 20  # per unit of work: 1,024 images of 32 px, 20 of 224 px
-
-
-class _Part(NamedTuple):
-    """A file or folder to write."""
-
-    name: str
-    corruption: str
-    severities: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -82,11 +74,11 @@ class _Plan:
         return settings if self.layout == "npy" else settings | {"class_names": list(self.data.class_names)}
 
     @property
-    def parts(self) -> list[_Part]:
-        """One file per corruption, or one folder per corruption and severity."""
+    def parts(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """The name, corruption and severities of each file to write, or of each folder: one per severity."""
         if self.layout == "npy":
-            return [_Part(f"{name}.npy", name, self.severities) for name in self.corruptions]
-        return [_Part(f"{name}/{level}", name, (level,)) for name in self.corruptions for level in self.severities]
+            return [(f"{name}.npy", name, self.severities) for name in self.corruptions]
+        return [(f"{name}/{level}", name, (level,)) for name in self.corruptions for level in self.severities]
 
 
 def make_corrupted(
@@ -170,7 +162,7 @@ def _continued(plan: _Plan) -> Manifest:
         if (before := manifest.settings.get(setting)) != value:
             what = "from other images" if setting == "source" else f"with {setting} {before}, not {value}"
             raise ValueError(f"{folder} was written {what}: give another folder, or remove this one first.")
-    wanted = [*(["labels.npy"] if plan.layout == "npy" else []), *(part.name for part in plan.parts)]
+    wanted = [*(["labels.npy"] if plan.layout == "npy" else []), *(part for part, _, _ in plan.parts)]
     due = dict.fromkeys([*manifest.due, *(each for each in wanted if each not in manifest.files)])
     manifest = replace(manifest, due=tuple(due))
     manifest.write(folder)
@@ -189,12 +181,12 @@ def _write(
         manifest = _recorded(folder, manifest, "labels.npy")
     else:
         names = _file_names(plan.data, ".JPEG" if plan.layout == "jpeg" else ".png")
-    for part in plan.parts:
-        path, corruption = folder / part.name, part.corruption
-        if not path.exists() or FileFacts.of(path) != manifest.files.get(part.name):
-            done = plan.severities.index(part.severities[0]) * count
+    for part, corruption, severities in plan.parts:
+        path = folder / part
+        if not path.exists() or FileFacts.of(path) != manifest.files.get(part):
+            done = plan.severities.index(severities[0]) * count
             progress(corruption, done, total)
-            staging = folder / f".{part.name.replace('/', '-')}.part"
+            staging = folder / f".{part.replace('/', '-')}.part"
             shutil.rmtree(staging, ignore_errors=True)
             for inner in {Path(name).parent for name in names}:
                 (staging / inner).mkdir(parents=True)
@@ -202,7 +194,7 @@ def _write(
                 np.lib.format.open_memmap(staging, mode="w+", dtype=np.uint8, shape=(total, *shape[1:]))
             chunks = [
                 Chunk(source, corruption, severity, plan.seed, rows, staging, order * count, names[rows])
-                for order, severity in enumerate(part.severities)
+                for order, severity in enumerate(severities)
                 for rows in _chunks(shape)
             ]
             for finished in run(chunks):
@@ -212,8 +204,8 @@ def _write(
                 shutil.rmtree(path, ignore_errors=True)
                 path.parent.mkdir(exist_ok=True)
             staging.replace(path)
-            manifest = _recorded(folder, manifest, part.name)
-        if part.severities[-1] == plan.severities[-1]:
+            manifest = _recorded(folder, manifest, part)
+        if severities[-1] == plan.severities[-1]:
             progress(corruption, total, total)
 
 

@@ -95,11 +95,9 @@ class Record:
 
 
 def inventory(home: str | Path | None = None, *, deep: bool = False) -> list[Record]:
-    """List the data sets in the data home, after the one that ships with the package.
+    """List the data sets in ``home``, by default the data home, after the one that ships with the package.
 
-    Args:
-        home: The folder that contains one folder per data set. Default: ``data_home()``.
-        deep: Compute all checksums again; else the sizes of the files are compared with the manifest.
+    The sizes of the files are compared with the manifest; with ``deep``, all checksums are computed again.
 
     Example:
         >>> from midway.data import inventory

@@ -52,14 +52,8 @@ def contact_sheet(
 ) -> Path:
     """Write a PNG of one image under all registered corruptions, with their names.
 
-    One severity gives a block of pictures; several give one row per corruption, from weak to strong.
-
-    Args:
-        data: The set of the image.
-        out: The file to write.
-        image: Index of the image.
-        severities: Some of 1 to 5.
-        seed: Seed of the random corruptions.
+    One severity gives a block of pictures; several give one row per corruption, from weak to strong. ``image`` is the
+    index of the image, ``seed`` that of the random corruptions.
 
     Example:
         >>> import tempfile

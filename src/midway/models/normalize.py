@@ -9,14 +9,10 @@ from torch import Tensor, nn
 
 
 class Normalize(nn.Module):
-    """Subtract a mean and divide by a standard deviation per channel.
+    """Subtract a mean and divide by a positive standard deviation, one of each per channel, for images in [0, 1].
 
     The two vectors are constants of the architecture, not weights, and are not in the state dict: public checkpoints
     load without them.
-
-    Args:
-        mean: One value per channel, for images in [0, 1].
-        std: One positive value per channel.
 
     Example:
         >>> import torch

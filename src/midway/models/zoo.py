@@ -80,11 +80,9 @@ def cards() -> list[Card]:
 
 
 def create(architecture: str, **arguments: Any) -> nn.Module:
-    """Create an untrained network by the name of its architecture.
+    """Create an untrained network by the name of its architecture, a key of ``ARCHITECTURES``.
 
-    Args:
-        architecture: A key of ``ARCHITECTURES``.
-        **arguments: Constructor arguments; they override those of the name.
+    Constructor arguments override those of the name.
 
     Example:
         >>> from midway import models
@@ -110,10 +108,6 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
         **arguments: Constructor arguments for a file, such as ``mean`` and ``std``: normalisation is part of the
             model. Default: the constants in the file, if it has them; else none for WideResNets (as for
             RobustBench's) and those of CIFAR-10 or, with 100 classes, of CIFAR-100 for CIFAR ResNets.
-
-    Raises:
-        ValueError: The name is unknown and is not a file.
-        CheckpointError: The file is unsafe, damaged, or does not match its card or the architecture.
 
     Example:
         >>> import midway, torch

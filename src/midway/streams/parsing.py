@@ -93,11 +93,7 @@ def expand(text: str, *, severity: int = SEVERITY) -> list[Scenario]:
     """Read a text that may stand for several scenarios.
 
     ``pure:all`` is fifteen pure scenarios, ``sweep:glass_blur/gaussian_noise`` the mixtures of the paper's ratio sweep,
-    ``sweep:fog/snow@0.1+0.2`` those of other ratios; every other text is one scenario.
-
-    Args:
-        text: As for ``Scenario.parse``.
-        severity: The severity if the text has none.
+    ``sweep:fog/snow@0.1+0.2`` those of other ratios; every other text is one scenario, as for ``Scenario.parse``.
 
     Example:
         >>> from midway.streams import expand
