@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID, TimeElapsedColumn
 from rich.table import Table
 
 from midway import data
@@ -143,16 +143,7 @@ def _progress() -> Iterator[data.Progress]:
         yield print_once
         return
     tasks: dict[str, TaskID] = {}
-    bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    )
-    with bars:
+    with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as bars:
 
         def show(task: str, done: int, total: int | None) -> None:
             if task not in tasks:

@@ -70,13 +70,8 @@ def corrupt(
     def work(chunk: slice) -> None:
         corrupted[chunk] = corruption.function(images[chunk], strength, Draws(key, identities[chunk]))
 
-    threads = min(len(chunks), _processors())
-    if threads == 1:
-        for chunk in chunks:
-            work(chunk)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, chunks))
+    with ThreadPoolExecutor(min(len(chunks), _processors())) as pool:
+        list(pool.map(work, chunks))  # raises errors
     return corrupted
 
 

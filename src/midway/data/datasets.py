@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.download import Archive, Fallback
 from midway.data.image_set import ImageSet
-from midway.registry import Registry
+from midway.registry import Registered, Registry
 
 ASSETS = Path(__file__).parent / "assets"
 _DEFAULTS: dict[str, Any] = {"split": "test", "domain": None, "size": None, "classes": None}
@@ -26,23 +26,20 @@ L = TypeVar("L", bound=Callable[..., ImageSet])
 
 
 @dataclass(eq=False)
-class Dataset:
+class Dataset(Registered):
     """A registered data set.
 
     Attributes: those of ``dataset``; ``function``, the loader; ``arguments``, those of ``load`` that the loader takes.
     """
 
-    name: str
-    function: Callable[..., ImageSet]
     remedy: str
     archive: Archive | None
     fallback: Fallback | None
     needs_root: bool
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.arguments = frozenset(inspect.signature(self.function).parameters) - {"root"}
-        # The registry identifies a definition by its qualified name: a notebook may execute it twice.
-        self.__module__, self.__qualname__ = self.function.__module__, self.function.__qualname__
 
     @property
     def shifts(self) -> Literal["domains", "stored", "computed"]:
@@ -154,7 +151,7 @@ def load(
     given |= {"corruption": corruption, "severity": severity, "name": name}
     folder = data_home() / name if root is None else Path(root).expanduser()
     try:
-        data = entry.function(folder, **{argument: given[argument] for argument in entry.arguments})
+        data: ImageSet = entry.function(folder, **{argument: given[argument] for argument in entry.arguments})
     except (FileNotFoundError, ValueError) as error:
         if REMEDY not in str(error):
             raise

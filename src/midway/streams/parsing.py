@@ -164,6 +164,6 @@ def build(scenario: Scenario | str, data: Data | Shifted, *, batch_size: int = 2
     options: dict[str, Any] = {"severity": severity, "batch_size": batch_size, "seed": seed}
     if kind.amount is not None and scenario.amount is not None:
         options[kind.amount] = int(scenario.amount) if kind.amount_kind == "count" else scenario.amount
-    stream = kind.function(base, *(shifts if kind.count else [shifts]), **options)
+    stream: Stream = kind.function(base, *(shifts if kind.count else [shifts]), **options)
     stream.name = str(scenario)
     return stream

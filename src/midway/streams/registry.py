@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from midway.data.corrupted import check_severity
-from midway.registry import Registry
+from midway.registry import Registered, Registry
 from midway.streams.stream import Stream
 
 SEVERITY = 5
@@ -31,11 +31,9 @@ F = TypeVar("F", bound=Callable[..., Stream])
 
 
 @dataclass(eq=False)
-class ScenarioKind:
+class ScenarioKind(Registered):
     """A registered kind of scenario: its function, the arguments of ``scenario``, and facts derived from them."""
 
-    name: str
-    function: Callable[..., Stream]
     example: str
     joint: str  # between shifts
     count: int | None  # of shifts; None for any number
@@ -43,10 +41,6 @@ class ScenarioKind:
     default: float | None  # of that argument
     amount_kind: AmountKind | None
     all_severities: bool
-
-    def __post_init__(self) -> None:
-        # The registry identifies a definition by its qualified name: a notebook may execute it twice.
-        self.__module__, self.__qualname__ = self.function.__module__, self.function.__qualname__
 
     def check_amount(self, amount: float) -> None:
         """Raise ValueError if the number after ``@`` is not valid for this kind."""

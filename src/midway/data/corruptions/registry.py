@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from midway.data.corruptions.pixels import Bytes
 from midway.data.corruptions.randomness import Draws
-from midway.registry import Registry
+from midway.registry import Registered, Registry
 
 Purpose = Literal["benchmark", "tuning", "extra"]
 Category = Literal["noise", "blur", "weather", "digital", "extra"]
@@ -21,21 +21,15 @@ SIZES = (32, 64, 224)
 
 
 @dataclass(eq=False)
-class Corruption:
+class Corruption(Registered):
     """A registered corruption.
 
     Attributes: those of ``corruption``, with a table of strengths per size; ``function``, the corruption itself.
     """
 
-    name: str
-    function: Function
     purpose: Purpose
     category: Category
     strengths: Mapping[int, tuple[Strength, ...]]
-
-    def __post_init__(self) -> None:
-        # The registry identifies a definition by its qualified name: a notebook may execute it twice.
-        self.__module__, self.__qualname__ = self.function.__module__, self.function.__qualname__
 
     def strength(self, size: int, severity: int) -> Strength:
         """Return the strength for a published image side, or for the nearest side that this corruption defines."""

@@ -248,22 +248,19 @@ def open_pair(path: Path, label_path: Path) -> tuple[NDArray[np.uint8], NDArray[
 
 def read_npz(path: Path, keys: tuple[str, ...]) -> tuple[NDArray[np.generic], ...]:
     """Read arrays from a .npz file."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: {REMEDY}")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            if missing := [key for key in keys if key not in content.files]:
-                has = ", ".join(content.files) or "nothing"
-                raise ValueError(f"{path} has no array '{missing[0]}', it has {has}: {REMEDY}")
-            return tuple(content[key] for key in keys)
+            names = content.files
+            arrays = tuple(content[key] for key in keys if key in names)
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise ValueError(
             f"{path} is not a complete .npz file ({path.stat().st_size:,} bytes; {error}): {REMEDY}"
         ) from None
     except ValueError as error:
-        if str(path) in str(error):
-            raise
         raise ValueError(f"{path} cannot be read ({error}): {REMEDY}") from None
+    if missing := [key for key in keys if key not in names]:
+        raise ValueError(f"{path} has no array '{missing[0]}', it has {', '.join(names) or 'nothing'}: {REMEDY}")
+    return arrays
 
 
 def check_images(images: NDArray[np.generic], path: Path) -> None:
