@@ -117,6 +117,8 @@ def load(
 ) -> ImageSet:
     """Load a data set by name; images in many or large files are read when they are indexed.
 
+    If something is missing, the message of the FileNotFoundError names it and how to get it.
+
     Args:
         name: One of ``names()``. ``"folder"`` is any folder of images, ``"cifar10-mini"`` ships with the package.
         root: The folder of the data set. Default: ``data_home() / name``.
@@ -128,10 +130,6 @@ def load(
         seed: Seed of a corruption that is computed; the stored ones have their own.
         size: Side in pixels for images in files; see ``LazyImages``.
         classes: For class folders, the class names in label order, if the folder has only some of them.
-
-    Raises:
-        ValueError: An argument is unknown or does not apply to this set, or a file is damaged.
-        FileNotFoundError: Something is missing; the message names it and how to get it.
 
     Example:
         >>> from midway import data

@@ -49,8 +49,7 @@ class ImagesOnDemand(ABC):
             images[row] = self._read(int(indices[row]))
 
         if len(indices) < 2 or self.workers == 1:
-            for row in range(len(indices)):
-                fill(row)
+            list(map(fill, range(len(indices))))
         else:
             with ThreadPoolExecutor(min(self.workers, len(indices))) as pool:
                 list(pool.map(fill, range(len(indices))))  # raises the error of a damaged file

@@ -33,7 +33,6 @@ class Batch:
     group: Tensor
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.labels)
 
 
@@ -98,11 +97,9 @@ class Stream:
         return tuple(self.sources)
 
     def __len__(self) -> int:
-        """Number of batches."""
         return -(-len(self.order) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches in order."""
         in_memory = all(type(images) is np.ndarray for images in self.sources.values())
         batches = self._positions()
         pixels = read_ahead(self.pixels, batches, depth=0 if in_memory else 1)

@@ -41,7 +41,6 @@ class Draws:
         self._calls = 0
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self._indices)
 
     def normal(self, shape: tuple[int, ...]) -> Floats:

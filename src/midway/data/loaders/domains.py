@@ -91,12 +91,9 @@ def _read_list(path: Path) -> tuple[list[str], list[int]]:
 
 def _check_present(root: Path, files: Sequence[str], listing: Path) -> None:
     """Raise for listed files that are missing; lists each folder once instead of testing each file."""
-    folders = {Path(file).parent for file in files}
-    present = {
-        folder: {entry.name for entry in (root / folder).iterdir()} if (root / folder).is_dir() else set()
-        for folder in folders
-    }
-    missing = [file for file in files if Path(file).name not in present[Path(file).parent]]
+    folders = [root / folder for folder in {Path(file).parent for file in files}]
+    present = {path for folder in folders if folder.is_dir() for path in folder.iterdir()}
+    missing = [file for file in files if root / file not in present]
     if missing:
         raise FileNotFoundError(
             f"{root / missing[0]} is missing and {len(missing) - 1:,} more of the {len(files):,} files that {listing} "
