@@ -6,7 +6,8 @@ import importlib
 import pkgutil
 import threading
 import warnings
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -121,6 +122,18 @@ class Registry(Mapping[str, T]):
     def __len__(self) -> int:
         self.discover()
         return len(self._objects)
+
+
+@dataclass(eq=False)
+class Registered:
+    """A registered function with a name; it has the function's module and qualified name, which identify it."""
+
+    name: str
+    function: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        # The registry identifies a definition by its qualified name: a notebook may execute it twice.
+        self.__module__, self.__qualname__ = self.function.__module__, self.function.__qualname__
 
 
 def _definition(value: object) -> object:

@@ -34,7 +34,7 @@ def write_cifar() -> Callable[..., dict[str, Batch]]:
     """Write CIFAR pickles as published: a row is the red plane, then the green, then the blue."""
 
     def write(root: Path, facts: CifarFacts = CIFAR10, count: int = 6, protocol: int = 2) -> dict[str, Batch]:
-        folder = root / facts.folder
+        folder = root / facts.archive.folder
         folder.mkdir(parents=True)
         rng = np.random.default_rng(0)
         written: dict[str, Batch] = {}

@@ -20,7 +20,7 @@ def test_published_pickles(
     tmp_path: Path, write_cifar: Callable[..., dict[str, tuple[np.ndarray, np.ndarray]]], facts: CifarFacts, split: str
 ) -> None:
     images, labels = write_cifar(tmp_path, facts)[split]
-    for root in (tmp_path, tmp_path / facts.folder):
+    for root in (tmp_path, tmp_path / facts.archive.folder):
         loaded = data.load(facts.name, root, split=split)
         np.testing.assert_array_equal(loaded.images[:], images)
         np.testing.assert_array_equal(loaded.labels, labels)
@@ -42,7 +42,7 @@ def test_hostile_batch_does_not_run(tmp_path: Path, write_cifar: Callable[..., o
             return os.system, (f"touch {tmp_path / 'trace'}",)
 
     write_cifar(tmp_path)
-    (tmp_path / CIFAR10.folder / "test_batch").write_bytes(pickle.dumps({"data": Hostile(), "labels": [0]}))
+    (tmp_path / CIFAR10.archive.folder / "test_batch").write_bytes(pickle.dumps({"data": Hostile(), "labels": [0]}))
     with pytest.raises(ValueError, match="test_batch is refused"):
         data.load("cifar10", tmp_path)
     assert not (tmp_path / "trace").exists()
@@ -89,7 +89,7 @@ def test_missing_and_wrong_files_are_named(tmp_path: Path, write_cifar: Callable
     with pytest.raises(FileNotFoundError, match="has no cifar100 test set in a known layout"):
         data.load("cifar100", tmp_path)
     write_cifar(tmp_path)
-    folder = tmp_path / CIFAR10.folder
+    folder = tmp_path / CIFAR10.archive.folder
     with pytest.raises(ValueError, match="split is 'val'"):
         data.load("cifar10", tmp_path, split="val")
     (folder / "data_batch_4").unlink()

@@ -145,7 +145,7 @@ def test_server_that_refuses(tmp_path: Path, serve: Callable[[bytes], Server]) -
 def archive_of(folder: Path) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        archive.add(folder / CIFAR10.folder, CIFAR10.folder)
+        archive.add(folder / CIFAR10.archive.folder, CIFAR10.archive.folder)
     return buffer.getvalue()
 
 
@@ -160,7 +160,7 @@ def published(
     write_cifar(tmp_path / "source")
     content = archive_of(tmp_path / "source")
     server = serve(content)
-    archive = Archive(server.url, hashlib.md5(content).hexdigest(), CIFAR10.folder)
+    archive = Archive(server.url, hashlib.md5(content).hexdigest(), CIFAR10.archive.folder)
     monkeypatch.setattr(REGISTRY["cifar10"], "archive", archive)
     monkeypatch.setenv("MIDWAY_DATA", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -193,7 +193,7 @@ def test_fetch_does_not_overwrite_what_it_does_not_know(tmp_path: Path, publishe
     assert (path / "mine.txt").read_text() == "precious"
     (path / "mine.txt").unlink()
     data.fetch("cifar10")
-    (path / CIFAR10.folder / "test_batch").write_bytes(b"damaged")
+    (path / CIFAR10.archive.folder / "test_batch").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="test_batch has 7 bytes, not"):
         data.fetch("cifar10")
     data.fetch("cifar10", force=True)
@@ -217,7 +217,7 @@ def test_unsafe_archive_is_refused(
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         archive.addfile(tarfile.TarInfo("../../escaped"), io.BytesIO())
     server = serve(buffer.getvalue())
-    archive_facts = Archive(server.url, hashlib.md5(buffer.getvalue()).hexdigest(), CIFAR10.folder)
+    archive_facts = Archive(server.url, hashlib.md5(buffer.getvalue()).hexdigest(), CIFAR10.archive.folder)
     monkeypatch.setattr(REGISTRY["cifar10"], "archive", archive_facts)
     with pytest.raises(ConnectionError, match=r"cannot be unpacked .*outside the destination"):
         data.fetch("cifar10")

@@ -27,7 +27,7 @@ def test_sheet(tmp_path: Path, severities: tuple[int, ...], size: tuple[int, int
     path = data.contact_sheet(data.load("cifar10-mini"), tmp_path / "new" / "sheet.png", image=1, severities=severities)
     with Image.open(path) as sheet:
         assert sheet.size == size
-        assert sheet.getpixel((0, 0)) == (255, 255, 255)
+        assert sheet.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
     assert [file.name for file in path.parent.iterdir()] == ["sheet.png"]
 
 

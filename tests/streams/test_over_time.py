@@ -157,3 +157,16 @@ def test_errors_say_what_is_wrong() -> None:
         midway.streams.dirichlet(data, "contrast", concentration=0)
     with pytest.raises(ValueError, match="did you mean 'contrast'"):
         midway.streams.gradual(toy(20), "contrats")
+
+
+def test_a_small_concentration_gives_runs_of_labels() -> None:
+    labels = np.tile(np.arange(3), 4)
+    order = distribute_classes(labels, concentration=1e-3, seed=0)
+    assert labels[order].tolist() == [2, 1, 2, 1, 2, 2, 1, 1, 0, 0, 0, 0]
+
+
+def test_order_and_group_of_a_stream_have_defaults() -> None:
+    data = toy(5)
+    stream = Stream({"clean": data.images}, data.labels, batch_size=2)
+    assert torch.cat([batch.labels for batch in stream]).tolist() == data.labels.tolist()
+    assert torch.cat([batch.group for batch in stream]).tolist() == [0] * 5

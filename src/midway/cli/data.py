@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID, TimeElapsedColumn
 from rich.table import Table
 
 from midway import data
@@ -109,12 +108,7 @@ def preview(
 
 
 def parse_severities(text: str) -> tuple[int, ...]:
-    """Parse a list of severities.
-
-    Example:
-        >>> parse_severities("1-3,5")
-        (1, 2, 3, 5)
-    """
+    """Parse a list of severities such as ``1-3,5``."""
     severities: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -137,20 +131,19 @@ def _source(name_or_folder: str, size: int | None) -> data.ImageSet:
 def _progress() -> Iterator[data.Progress]:
     """Yield a function that shows progress: bars with the remaining time on a terminal, else plain lines."""
     console = terminal(sys.stderr)
-    tasks: dict[str, TaskID] = {}
     if not console.is_terminal:
-        yield lambda task, done, total: _plain_line(console, tasks, task, done, total)
+        lines: set[str] = set()
+
+        def print_once(task: str, done: int, total: int | None) -> None:
+            line = f"{task}: done" if done == total else task
+            if line not in lines:
+                console.print(line, soft_wrap=True, highlight=False)
+            lines.update((task, line))  # a task that is done when it begins has one line
+
+        yield print_once
         return
-    bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    )
-    with bars:
+    tasks: dict[str, TaskID] = {}
+    with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as bars:
 
         def show(task: str, done: int, total: int | None) -> None:
             if task not in tasks:
@@ -158,11 +151,3 @@ def _progress() -> Iterator[data.Progress]:
             bars.update(tasks[task], completed=done, total=total)
 
         yield show
-
-
-def _plain_line(console: Console, seen: dict[str, TaskID], task: str, done: int, total: int | None) -> None:
-    """Print a line when a task begins and when it ends."""
-    if task not in seen or done == total:
-        if seen.get(task) != (ended := TaskID(int(done == total))):
-            console.print(f"{task}: done" if ended else task, soft_wrap=True, highlight=False)
-        seen[task] = ended

@@ -26,27 +26,20 @@ def corrupt(
     indices: ArrayLike | None = None,
     strengths: int | None = None,
 ) -> Bytes:
-    """Corrupt a batch of images as CIFAR-C, Tiny-ImageNet-C or ImageNet-C would.
+    """Return a corrupted copy of a batch of images, as in CIFAR-C, Tiny-ImageNet-C or ImageNet-C.
 
     The randomness of an image depends on the seed, the name, the severity and the image's index, never on the other
     images of the batch: a subset or another order gives the same images. Large batches are processed by as many
     threads as there are processors (or ``OMP_NUM_THREADS``); the result does not depend on their number.
 
     Args:
-        images: uint8 (N, H, W, 3), or (N, H, W, 1) for greyscale. Not modified.
+        images: uint8 (N, H, W, 3), or (N, H, W, 1) for greyscale.
         name: One of ``corruption_names()``.
         severity: 1 to 5.
         seed: Any integer.
         indices: The identity of each image, integers from 0, (N,). Default: 0 to N - 1.
         strengths: 32, 64 or 224: use the strengths of CIFAR-C, Tiny-ImageNet-C or ImageNet-C. Default: by the shorter
             side of the images, at most 48 pixels the first, at most 144 the second, else the third.
-
-    Returns:
-        New uint8 images of the same shape.
-
-    Raises:
-        TypeError: The images are not uint8, or the indices are not integers.
-        ValueError: A shape, the name, the severity, an index or the strengths are invalid.
 
     Example:
         >>> import numpy as np
@@ -77,26 +70,15 @@ def corrupt(
     def work(chunk: slice) -> None:
         corrupted[chunk] = corruption.function(images[chunk], strength, Draws(key, identities[chunk]))
 
-    threads = min(len(chunks), _processors())
-    if threads == 1:
-        for chunk in chunks:
-            work(chunk)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, chunks))
+    with ThreadPoolExecutor(min(len(chunks), _processors())) as pool:
+        list(pool.map(work, chunks))  # raises errors
     return corrupted
 
 
 class CorruptedImages:
     """An array of images under a corruption: ``images[indices]`` corrupts those images; nothing is cached.
 
-    The random numbers of image i depend on the seed and on i alone, so it looks the same in every batch.
-
-    Args:
-        images: The clean images, in memory or lazy.
-        name: One of ``midway.data.corruption_names()``.
-        severity: 1 (weak) to 5 (strong).
-        seed: Seed of the random corruptions.
+    The images may be lazy; the other arguments are those of ``corrupt``. Image i looks the same in every batch.
 
     Example:
         >>> import numpy as np
@@ -111,11 +93,7 @@ class CorruptedImages:
         REGISTRY[name]  # raises if it is unknown
         check_severity(severity)
         self.images, self.name, self.severity, self.seed = images, name, severity, seed
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of images, height, width, channels."""
-        return tuple(self.images.shape)
+        self.shape = tuple(images.shape)
 
     def __len__(self) -> int:
         return len(self.images)

@@ -13,34 +13,33 @@ from typing import Any, Literal, TypeVar
 from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.download import Archive, Fallback
 from midway.data.image_set import ImageSet
-from midway.registry import Registry
+from midway.registry import Registered, Registry
 
 ASSETS = Path(__file__).parent / "assets"
 _DEFAULTS: dict[str, Any] = {"split": "test", "domain": None, "size": None, "classes": None}
-_ARGUMENTS = {*_DEFAULTS, "corruption", "severity"}
+_ARGUMENTS = {*_DEFAULTS, "corruption", "severity", "name"}
+
+REMEDY = "<how to get the data>"
+"""In the error messages of loaders: ``load`` replaces it by the remedy of the data set."""
 
 L = TypeVar("L", bound=Callable[..., ImageSet])
 
 
 @dataclass(eq=False)
-class Dataset:
-    """A registered data set: its loader and the arguments of ``dataset``.
+class Dataset(Registered):
+    """A registered data set.
 
-    Attributes:
-        arguments: The arguments of ``load`` that the loader takes.
+    Attributes: those of ``dataset``; ``function``, the loader; ``arguments``, those of ``load`` that the loader takes.
     """
 
-    name: str
-    function: Callable[..., ImageSet]
     remedy: str
     archive: Archive | None
     fallback: Fallback | None
     needs_root: bool
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.arguments = frozenset(inspect.signature(self.function).parameters) - {"root"}
-        # The registry identifies a definition by its qualified name: a notebook may execute it twice.
-        self.__module__, self.__qualname__ = self.function.__module__, self.function.__qualname__
 
     @property
     def shifts(self) -> Literal["domains", "stored", "computed"]:
@@ -65,7 +64,7 @@ def dataset(
 
     The loader takes ``root``, a folder, and by keyword those of ``split``, ``corruption``, ``severity``, ``domain``,
     ``size`` and ``classes`` that it supports; ``load`` refuses the others. A loader that takes ``domain`` has domains
-    as shifts, one that takes ``corruption`` has stored corruptions.
+    as shifts, one that takes ``corruption`` has stored corruptions. A loader of several data sets takes ``name``.
 
     Args:
         name: The name that ``load`` takes.
@@ -77,11 +76,10 @@ def dataset(
     Raises:
         ValueError: The loader has an unknown argument, or the name is in use.
 
-    Example::
-
-        @midway.data.dataset("flowers", remedy="get it from example.org/flowers.")
-        def load_flowers(root, *, split="test"):
-            return midway.data.load("folder", root / split)
+    Example:
+        >>> @midway.data.dataset("flowers", remedy="get it from example.org/flowers.")  # doctest: +SKIP
+        ... def load_flowers(root, *, split="test"):
+        ...     return midway.data.load("folder", root / split)
     """
 
     def register(function: L) -> L:
@@ -119,6 +117,8 @@ def load(
 ) -> ImageSet:
     """Load a data set by name; images in many or large files are read when they are indexed.
 
+    If something is missing, the message of the FileNotFoundError names it and how to get it.
+
     Args:
         name: One of ``names()``. ``"folder"`` is any folder of images, ``"cifar10-mini"`` ships with the package.
         root: The folder of the data set. Default: ``data_home() / name``.
@@ -130,10 +130,6 @@ def load(
         seed: Seed of a corruption that is computed; the stored ones have their own.
         size: Side in pixels for images in files; see ``LazyImages``.
         classes: For class folders, the class names in label order, if the folder has only some of them.
-
-    Raises:
-        ValueError: An argument is unknown or does not apply to this set, or a file is damaged.
-        FileNotFoundError: Something is missing; the message names it and how to get it.
 
     Example:
         >>> from midway import data
@@ -150,9 +146,14 @@ def load(
     check_severity(severity)
     if entry.needs_root and root is None:
         raise ValueError(f"the data set {name} needs root=, the folder with the images.")
-    given |= {"corruption": corruption, "severity": severity}
+    given |= {"corruption": corruption, "severity": severity, "name": name}
     folder = data_home() / name if root is None else Path(root).expanduser()
-    data = entry.function(folder, **{argument: given[argument] for argument in entry.arguments})
+    try:
+        data: ImageSet = entry.function(folder, **{argument: given[argument] for argument in entry.arguments})
+    except (FileNotFoundError, ValueError) as error:
+        if REMEDY not in str(error):
+            raise
+        raise type(error)(str(error).replace(REMEDY, entry.remedy)) from None
     if corruption is not None and entry.shifts != "stored":
         data = replace(data, images=CorruptedImages(data.images, corruption, severity, seed))
     shift = domain or corruption
@@ -166,14 +167,9 @@ def data_home() -> Path:
     (``~/.cache`` or ``$XDG_CACHE_HOME`` on Linux). The folder need not exist.
 
     Example:
-        >>> import os
         >>> from midway.data import data_home
-        >>> os.environ["MIDWAY_DATA"] = "somewhere"
-        >>> data_home().name
-        'somewhere'
-        >>> del os.environ["MIDWAY_DATA"]
-        >>> data_home().parts[-2:]
-        ('midway', 'data')
+        >>> data_home()  # doctest: +SKIP
+        PosixPath('/home/ada/.cache/midway/data')
     """
     if chosen := os.environ.get("MIDWAY_DATA"):
         return Path(chosen).expanduser()

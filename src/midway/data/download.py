@@ -24,13 +24,10 @@ class Progress(Protocol):
     Example:
         >>> def progress(task: str, done: int, total: int | None) -> None:
         ...     print(f"{task}: {done} of {total or '?'}")
-        >>> progress("unpacking", 3, None)
-        unpacking: 3 of ?
     """
 
     def __call__(self, task: str, done: int, total: int | None) -> None:
         """Record that ``done`` of ``total`` (None: unknown) units of a task are finished."""
-        ...
 
 
 def silent(task: str, done: int, total: int | None) -> None:
@@ -45,10 +42,7 @@ Fallback = Callable[[Path, Path, Progress], str]
 class Archive:
     """A published archive.
 
-    Attributes:
-        url: Its address.
-        md5: Its published checksum.
-        folder: The folder that it contains.
+    Attributes: ``url``, its address; ``md5``, its published checksum; ``folder``, the folder that it contains.
     """
 
     url: str
@@ -60,17 +54,7 @@ def download(url: str, target: Path, *, md5: str, progress: Progress = silent) -
     """Download a file to ``target``, continuing where an earlier, interrupted call stopped.
 
     The bytes are written to ``target.part``, which is renamed to ``target`` when its checksum is right. A broken
-    connection is resumed up to three times.
-
-    Args:
-        url: The address, http or https.
-        target: The file to write.
-        md5: The published checksum.
-        progress: Called with the bytes received and the bytes in total.
-
-    Raises:
-        ConnectionError: The server cannot be reached, refuses, or disconnects; the received bytes are kept.
-        ValueError: The complete file has another checksum; it is removed.
+    connection is resumed up to three times; then ConnectionError is raised and the received bytes are kept.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url} is not an http or https address.")
@@ -97,11 +81,7 @@ def download(url: str, target: Path, *, md5: str, progress: Progress = silent) -
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a tar archive; names and links that point outside the folder, and devices, are refused.
-
-    Raises:
-        ValueError: The archive is damaged or unsafe.
-    """
+    """Unpack a tar archive; names and links that point outside the folder, and devices, are refused."""
     try:
         with tarfile.open(archive) as file:
             file.extractall(folder, filter="data")

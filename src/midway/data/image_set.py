@@ -20,15 +20,10 @@ class ImageArray(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of images, height, width, channels."""
-        ...
 
-    def __len__(self) -> int:
-        """Number of images."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: Any, /) -> Any:
-        """Return the uint8 images at an integer array or a slice."""
-        ...
+    def __getitem__(self, index: Any, /) -> Any: ...
 
 
 def check_pixels(images: ImageArray, name: str) -> None:
@@ -79,7 +74,6 @@ class ImageSet:
             )
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.labels)
 
     def __repr__(self) -> str:

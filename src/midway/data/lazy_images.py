@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,17 +22,14 @@ SHORT_SIDE_PER_CROP = 256 / 224  # the ImageNet protocol: short side to 256 pixe
 SIZE_SAMPLE = 64  # files whose headers decide whether a folder already has one size
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 
+A = TypeVar("A")
+
 
 class ImagesOnDemand(ABC):
-    """An array of images that are read one by one when they are indexed.
+    """An array of images that are read one by one when they are indexed."""
 
-    Attributes:
-        shape: Number of images, height, width, channels.
-        workers: Threads that read a batch.
-    """
-
-    shape: tuple[int, int, int, int]
-    workers = 1
+    shape: tuple[int, int, int, int]  # number of images, height, width, channels
+    workers = 1  # threads that read a batch
 
     @abstractmethod
     def _read(self, index: int) -> NDArray[np.uint8]:
@@ -51,8 +49,7 @@ class ImagesOnDemand(ABC):
             images[row] = self._read(int(indices[row]))
 
         if len(indices) < 2 or self.workers == 1:
-            for row in range(len(indices)):
-                fill(row)
+            list(map(fill, range(len(indices))))
         else:
             with ThreadPoolExecutor(min(self.workers, len(indices))) as pool:
                 list(pool.map(fill, range(len(indices))))  # raises the error of a damaged file
@@ -72,16 +69,9 @@ class LazyImages(ImagesOnDemand):
         workers: Threads that decode a batch. Default: the number of processors, at most 8.
 
     Example:
-        >>> import numpy as np, tempfile
-        >>> from pathlib import Path
-        >>> from PIL import Image
         >>> from midway.data import LazyImages
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "grey.png")
-        ...     Image.fromarray(np.full((48, 48), 7, np.uint8)).save(path)
-        ...     images = LazyImages([path, path])
-        ...     images.shape, images[[1]].max()
-        ((2, 48, 48, 3), np.uint8(7))
+        >>> LazyImages(["cat.jpg", "dog.jpg"], size=64).shape
+        (2, 64, 64, 3)
     """
 
     def __init__(
@@ -102,20 +92,15 @@ class LazyImages(ImagesOnDemand):
         return f"LazyImages({len(self):,} files, {self.shape[1]}x{self.shape[2]})"
 
     def _read(self, index: int) -> NDArray[np.uint8]:
-        return decode(self.paths[index], (self.shape[1], self.shape[2]))
+        return fit(_decode(self.paths[index]), self.shape[1:3])
 
 
-def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Read one file as RGB of a height and width, resized and cropped at the centre if it has another size.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: The file is damaged, truncated or not an image.
-    """
+def _decode(path: Path) -> Image.Image:
+    """Read one file as RGB."""
     try:
         with Image.open(path) as file:
             file.load()
-            image = as_rgb(file)
+            return as_rgb(file)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: it was listed as an image of the data set.") from None
     except PermissionError:
@@ -124,7 +109,6 @@ def decode(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
         raise ValueError(f"{path} is not an image that can be read ({_bytes(path)}); get the file again.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # PIL raises all of these
         raise ValueError(f"{path} is damaged or truncated ({_bytes(path)}; {error}); get the file again.") from None
-    return fit(image, size)
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -141,10 +125,8 @@ def fit(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
 def as_rgb(image: Image.Image) -> Image.Image:
     """Convert any PIL image to RGB: grey is repeated, 16 bits become 8, transparency is dropped.
 
-    A rotation in the EXIF data is not applied, as in torchvision.
-
-    Raises:
-        ValueError: Grey values are floating point and not in [0, 1], so the value of white is unknown.
+    A rotation in the EXIF data is not applied, as in torchvision. Floating-point grey must be in [0, 1]: the value of
+    white would be unknown.
     """
     if image.mode == "F":
         values = np.asarray(image)
@@ -161,11 +143,7 @@ def as_rgb(image: Image.Image) -> Image.Image:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """List the image files in a folder and its subfolders by name; a folder that is linked twice counts once.
-
-    Raises:
-        OSError: A folder cannot be read.
-    """
+    """List the image files in a folder and its subfolders by name; a folder that is linked twice counts once."""
     files = []
     visited = set()
     for directory, folders, names in os.walk(folder, followlinks=True, onerror=_raise_unless_missing):
@@ -186,17 +164,11 @@ def _raise_unless_missing(error: OSError) -> None:
 
 def _shared_size(paths: Sequence[Path]) -> tuple[int, int] | None:
     """Return (height, width) if a sample of the files agrees on it."""
-    sample = {int(index) for index in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}
-    sizes = {_header_size(paths[index]) for index in sample} - {None}  # damaged files do not count
+    sizes = set()
+    for index in {int(index) for index in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}:
+        with suppress(OSError), Image.open(paths[index]) as file:  # reading a damaged file raises its error
+            sizes.add((file.height, file.width))
     return sizes.pop() if len(sizes) == 1 else None
-
-
-def _header_size(path: Path) -> tuple[int, int] | None:
-    try:
-        with Image.open(path) as file:
-            return file.height, file.width
-    except OSError:
-        return None  # decoding it raises the error
 
 
 def _bytes(path: Path) -> str:
@@ -206,15 +178,8 @@ def _bytes(path: Path) -> str:
 def prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int = 2) -> Iterator[NDArray[np.uint8]]:
     """Yield ``images[indices]`` for every batch of indices, in order, read ahead by worker threads.
 
-    At most ``depth`` batches besides the current one are in memory. Leaving the loop early stops the reading.
-
-    Args:
-        images: An array, a memory map or a lazy reader.
-        batches: Integer arrays of indices, one per batch.
-        depth: Number of batches to read ahead; 0 reads each batch when it is needed.
-
-    Raises:
-        ValueError: ``depth`` is negative, or a file of a batch is damaged (raised when its batch is due).
+    At most ``depth`` batches besides the current one are in memory; 0 reads each batch when it is needed. Leaving the
+    loop early stops the reading.
 
     Example:
         >>> import numpy as np
@@ -225,13 +190,11 @@ def prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int = 2)
     """
     if depth < 0:
         raise ValueError(f"depth is {depth}, expected 0 or more batches.")
-    return _prefetched(images, batches, depth)
+    return read_ahead(lambda indices: np.asarray(images[np.asarray(indices, dtype=np.int64)]), batches, depth)
 
 
-def _prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int) -> Iterator[NDArray[np.uint8]]:
-    def read(indices: ArrayLike) -> NDArray[np.uint8]:
-        return np.asarray(images[np.asarray(indices, dtype=np.int64)])
-
+def read_ahead(read: Callable[[A], NDArray[np.uint8]], batches: Iterable[A], depth: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield ``read(indices)`` for every batch, computed up to ``depth`` batches ahead by threads."""
     if depth == 0:
         yield from map(read, batches)
         return

@@ -11,25 +11,29 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import pickle
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from PIL import Image
 
-from midway.data.chunks import Chunk, RunChunks, chunk_workers
-from midway.data.corrupted import check_severity
+from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.corruptions import REGISTRY, corruption_names
 from midway.data.datasets import load
 from midway.data.download import Progress, silent
-from midway.data.image_set import ImageSet
+from midway.data.image_set import ImageArray, ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
 from midway.files import FolderLock, write_atomically
+from midway.workers import Died, Task, Tell, WorkerPool, run_here
 
 Layout = Literal["npy", "jpeg", "png"]
+JPEG_QUALITY = 85  # as published
 CHUNK_PIXELS = 1 << 20  # per unit of work: 1,024 images of 32 px, 20 of 224 px
 
 
@@ -70,21 +74,11 @@ class _Plan:
         return settings if self.layout == "npy" else settings | {"class_names": list(self.data.class_names)}
 
     @property
-    def source(self) -> Path:
-        """The file that gives the clean images to worker processes."""
-        return self.folder / ".source"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The files or folders to write."""
+    def parts(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """The name, corruption and severities of each file to write, or of each folder: one per severity."""
         if self.layout == "npy":
-            return ("labels.npy", *(f"{corruption}.npy" for corruption in self.corruptions))
-        return tuple(f"{corruption}/{severity}" for corruption in self.corruptions for severity in self.severities)
-
-    @property
-    def images_per_corruption(self) -> int:
-        """Number of images per corruption."""
-        return len(self.data) * len(self.severities)
+            return [(f"{name}.npy", name, self.severities) for name in self.corruptions]
+        return [(f"{name}/{level}", name, (level,)) for name in self.corruptions for level in self.severities]
 
 
 def make_corrupted(
@@ -115,10 +109,6 @@ def make_corrupted(
         jobs: Number of processes. Default: the number of processors.
         progress: Called with the number of finished images of each corruption.
 
-    Raises:
-        ValueError: An argument is invalid, the folder has a set with other settings or from other images, or another
-            process is writing to it.
-
     Example:
         >>> import numpy as np, tempfile
         >>> from midway.data import ImageSet, make_corrupted
@@ -141,11 +131,11 @@ def make_corrupted(
         seed,
         layout or ("jpeg" if isinstance(data.images, LazyImages) else "npy"),
     )
-    write = _write_npy if plan.layout == "npy" else _write_folders
+    shared = plan.folder / ".source"  # gives the clean images to worker processes
     with FolderLock(plan.folder):
         manifest = _continued(plan)
-        with chunk_workers(data.images, plan.source, jobs or os.cpu_count() or 1) as run:
-            write(plan, manifest, run, progress)
+        with chunk_workers(data.images, shared, jobs or os.cpu_count() or 1) as run:
+            _write(plan, manifest, shared, run, progress)
     return plan.folder
 
 
@@ -162,87 +152,68 @@ def _fingerprint(data: ImageSet) -> str:
 
 def _continued(plan: _Plan) -> Manifest:
     """Return the manifest of an interrupted call, or a new one."""
-    folder, name = plan.folder, plan.data.name
+    folder, name, settings = plan.folder, plan.data.name, plan.settings
     manifest = Manifest.read(folder)
     if manifest is None:
         if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
             raise ValueError(f"{folder} has other files and no manifest: give an empty folder.")
-        manifest = Manifest(f"{name}-c", f"made from {name}", plan.settings, due=plan.parts)
-        manifest.write(folder)
-        return manifest
-    for setting, value in plan.settings.items():
+        manifest = Manifest(f"{name}-c", f"made from {name}", settings)
+    for setting, value in settings.items():
         if (before := manifest.settings.get(setting)) != value:
             what = "from other images" if setting == "source" else f"with {setting} {before}, not {value}"
             raise ValueError(f"{folder} was written {what}: give another folder, or remove this one first.")
-    due = dict.fromkeys([*manifest.due, *(part for part in plan.parts if part not in manifest.files)])
+    wanted = [*(["labels.npy"] if plan.layout == "npy" else []), *(part for part, _, _ in plan.parts)]
+    due = dict.fromkeys([*manifest.due, *(each for each in wanted if each not in manifest.files)])
     manifest = replace(manifest, due=tuple(due))
     manifest.write(folder)
     return manifest
 
 
-def _finished(folder: Path, manifest: Manifest, part: str) -> bool:
-    """Return whether an earlier call finished a file or folder and it is unchanged."""
-    path = folder / part
-    return part in manifest.files and path.exists() and FileFacts.of(path) == manifest.files[part]
-
-
-def _write_npy(plan: _Plan, manifest: Manifest, run: RunChunks, progress: Progress) -> None:
+def _write(
+    plan: _Plan, manifest: Manifest, source: Path, run: Callable[[list[Chunk]], Iterator[int]], progress: Progress
+) -> None:
+    """Write the parts that are missing or changed; each appears in one step when it is complete."""
     folder, count, shape = plan.folder, len(plan.data), tuple(plan.data.images.shape)
-    total = plan.images_per_corruption
+    total = count * len(plan.severities)  # images per corruption
+    names: tuple[str, ...] = ()
+    if plan.layout == "npy":
+        write_atomically(folder / "labels.npy", _label_file(plan))
+        manifest = _recorded(folder, manifest, "labels.npy")
+    else:
+        names = _file_names(plan.data, ".JPEG" if plan.layout == "jpeg" else ".png")
+    for part, corruption, severities in plan.parts:
+        path = folder / part
+        if not path.exists() or FileFacts.of(path) != manifest.files.get(part):
+            done = plan.severities.index(severities[0]) * count
+            progress(corruption, done, total)
+            staging = folder / f".{part.replace('/', '-')}.part"
+            shutil.rmtree(staging, ignore_errors=True)
+            for inner in {Path(name).parent for name in names}:
+                (staging / inner).mkdir(parents=True)
+            if not names:
+                np.lib.format.open_memmap(staging, mode="w+", dtype=np.uint8, shape=(total, *shape[1:]))
+            chunks = [
+                Chunk(source, corruption, severity, plan.seed, rows, staging, order * count, names[rows])
+                for order, severity in enumerate(severities)
+                for rows in _chunks(shape)
+            ]
+            for finished in run(chunks):
+                done += finished
+                progress(corruption, done, total)
+            if names:
+                shutil.rmtree(path, ignore_errors=True)
+                path.parent.mkdir(exist_ok=True)
+            staging.replace(path)
+            manifest = _recorded(folder, manifest, part)
+        if severities[-1] == plan.severities[-1]:
+            progress(corruption, total, total)
+
+
+def _label_file(plan: _Plan) -> bytes:
     small = np.uint8 if len(plan.data.class_names) <= 256 else np.int64  # uint8 as published
     file = io.BytesIO()
     np.save(file, np.tile(plan.data.labels.astype(small), len(plan.severities)))
-    write_atomically(folder / "labels.npy", file.getvalue())
-    manifest = _recorded(folder, manifest, "labels.npy")
-    for corruption in plan.corruptions:
-        name = f"{corruption}.npy"
-        if not _finished(folder, manifest, name):
-            progress(corruption, 0, total)
-            part = folder / f".{name}.part"
-            np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=(total, *shape[1:]))  # workers fill it
-            chunks = [
-                Chunk(
-                    plan.source, corruption, severity, plan.seed, indices, part, first_row=order * count + indices.start
-                )
-                for order, severity in enumerate(plan.severities)
-                for indices in _chunks(shape)
-            ]
-            _follow(run(chunks), corruption, total, progress)
-            part.replace(folder / name)
-            manifest = _recorded(folder, manifest, name)
-        progress(corruption, total, total)
-
-
-def _write_folders(plan: _Plan, manifest: Manifest, run: RunChunks, progress: Progress) -> None:
-    folder, total = plan.folder, plan.images_per_corruption
-    names = _file_names(plan.data, ".JPEG" if plan.layout == "jpeg" else ".png")
-    for corruption in plan.corruptions:
-        for order, severity in enumerate(plan.severities):
-            part, done = f"{corruption}/{severity}", order * len(plan.data)
-            if not _finished(folder, manifest, part):
-                progress(corruption, done, total)
-                staging = folder / f".{corruption}-{severity}.part"
-                shutil.rmtree(staging, ignore_errors=True)
-                for inner in {Path(name).parent for name in names}:
-                    (staging / inner).mkdir(parents=True)
-                chunks = [
-                    Chunk(
-                        plan.source,
-                        corruption,
-                        severity,
-                        plan.seed,
-                        indices,
-                        staging,
-                        names=names[indices.start : indices.stop],
-                    )
-                    for indices in _chunks(plan.data.images.shape)
-                ]
-                _follow(run(chunks), corruption, total, progress, start=done)
-                shutil.rmtree(folder / part, ignore_errors=True)
-                (folder / corruption).mkdir(exist_ok=True)
-                staging.replace(folder / part)
-                manifest = _recorded(folder, manifest, part)
-        progress(corruption, total, total)
+    return file.getvalue()
 
 
 def _recorded(folder: Path, manifest: Manifest, part: str) -> Manifest:
@@ -252,16 +223,9 @@ def _recorded(folder: Path, manifest: Manifest, part: str) -> Manifest:
     return manifest
 
 
-def _chunks(shape: Sequence[int]) -> list[range]:
+def _chunks(shape: Sequence[int]) -> list[slice]:
     count = max(1, CHUNK_PIXELS // (shape[1] * shape[2]))
-    return [range(start, min(start + count, shape[0])) for start in range(0, shape[0], count)]
-
-
-def _follow(finished: Iterable[int], task: str, total: int, progress: Progress, start: int = 0) -> None:
-    done = start
-    for count in finished:
-        done += count
-        progress(task, done, total)
+    return [slice(start, start + count) for start in range(0, shape[0], count)]
 
 
 def _check_folder_names(names: Sequence[str]) -> None:
@@ -282,3 +246,71 @@ def _file_names(data: ImageSet, suffix: str) -> tuple[str, ...]:
         if len({name.lower() for name in names}) == len(names):
             return names
     return tuple(f"{folder}/{index:08d}{suffix}" for index, folder in enumerate(folders))
+
+
+@dataclass(frozen=True)
+class Chunk(Task):
+    """A unit of work: some images under one corruption at one severity, and the file or folder they are written to."""
+
+    source: Path  # of the clean images, see chunk_workers
+    corruption: str
+    severity: int
+    seed: int
+    rows: slice  # of the clean images
+    target: Path
+    offset: int  # from a clean image to its row in the .npy file
+    names: tuple[str, ...]  # of the image files; none for a .npy file
+
+    def run(self, memory: dict[str, Any], tell: Tell) -> int:
+        """Write the images of the chunk and return their number; a process opens the clean images once."""
+        if (key := str(self.source)) not in memory:
+            memory[key] = _opened(self.source)
+        corrupted = CorruptedImages(memory[key], self.corruption, self.severity, self.seed)
+        pixels = corrupted[self.rows]
+        if not self.names:
+            stored = np.lib.format.open_memmap(self.target, mode="r+")
+            first = self.offset + self.rows.start
+            stored[first : first + len(pixels)] = pixels
+            stored.flush()
+        for name, image in zip(self.names, pixels, strict=bool(self.names)):
+            picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+            picture.save(self.target / name, quality=JPEG_QUALITY)
+        return len(pixels)
+
+
+@contextmanager
+def chunk_workers(images: ImageArray, source: Path, jobs: int) -> Iterator[Callable[[list[Chunk]], Iterator[int]]]:
+    """Yield a function that works through chunks and yields the number of images of each finished one."""
+    if jobs == 1:
+        memory = {str(source): images}
+        yield lambda chunks: (count for _, count in run_here(chunks, memory=memory))
+        return
+
+    with WorkerPool(jobs) as pool:
+
+        def run(chunks: list[Chunk]) -> Iterator[int]:
+            for chunk, count in pool.run(chunks):
+                if isinstance(count, Died):
+                    raise OSError(f"{chunk.corruption} was not finished, {count.reason}: run the same command again.")
+                yield count
+
+        with source.open("wb") as file:
+            if isinstance(images, np.ndarray):
+                np.save(file, images)
+            else:
+                pickle.dump(images, file)  # a lazy reader is a list of paths
+        try:
+            yield run
+        finally:
+            source.unlink()
+
+
+def _opened(source: Path) -> ImageArray:
+    """Open the file of clean images in a worker process; arrays stay on the disk."""
+    try:
+        images: ImageArray = np.load(source, mmap_mode="r", allow_pickle=False)
+    except ValueError:
+        images = pickle.loads(source.read_bytes())  # noqa: S301 written by chunk_workers
+    if isinstance(images, LazyImages):
+        images.workers = 1  # the processes already use all processors
+    return images

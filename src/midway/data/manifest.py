@@ -20,15 +20,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Size and checksum of a file, or of a folder of files taken together.
-
-    Attributes:
-        bytes: Size.
-        sha256: Checksum of the content; for a folder, of the names and checksums of its files.
-    """
+    """Size and checksum of a file, or of a folder of files taken together."""
 
     bytes: int
-    sha256: str
+    sha256: str  # of the content; for a folder, of the names and checksums of its files
 
     @classmethod
     def of(cls, path: Path) -> FileFacts:
@@ -43,47 +38,19 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The record of a folder of data.
-
-    Attributes:
-        name: Name of the data, for example ``"cifar10"``.
-        source: Its origin.
-        settings: Seed, severities, ... of generated data; empty for data that was fetched.
-        files: Path in the folder -> size and checksum.
-        due: Paths that are still to be generated.
-        made: Time of writing, in UTC.
-        midway: Version of this package that wrote it.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from midway.data.manifest import FileFacts, Manifest
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "labels.txt")
-        ...     _ = path.write_text("0 1 2")
-        ...     Manifest("toy", "by hand", files={"labels.txt": FileFacts.of(path)}).write(Path(folder))
-        ...     before = Manifest.read(Path(folder)).problem(Path(folder))
-        ...     _ = path.write_text("0 1 3")
-        ...     after = Manifest.read(Path(folder)).problem(Path(folder), deep=True)
-        >>> before, after
-        ('', 'labels.txt has changed')
-    """
+    """The record of a folder of data: its origin and its files."""
 
     name: str
     source: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)  # of generated data: seed, severities, ...
     files: dict[str, FileFacts] = field(default_factory=dict)
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     midway: str = field(default_factory=lambda: __version__)
-    due: tuple[str, ...] = ()
+    due: tuple[str, ...] = ()  # paths that are still to be generated
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """Read the manifest of a folder; None if it has none, or a ``manifest.json`` of another format.
-
-        Raises:
-            ValueError: The manifest is damaged.
-        """
+        """Read the manifest of a folder; None if it has none, or a ``manifest.json`` of another format."""
         path = folder / FILE_NAME
         if not path.is_file():
             return None
@@ -104,12 +71,7 @@ class Manifest:
         write_atomically(folder / FILE_NAME, json.dumps(content, indent=2) + "\n")
 
     def problem(self, folder: Path, *, deep: bool = False) -> str:
-        """Return the first difference between a folder and the manifest; empty if there is none.
-
-        Args:
-            folder: The folder.
-            deep: Compute the checksums again; else only the sizes are compared.
-        """
+        """Return the first difference to a folder, or an empty text; checksums are compared only if ``deep``."""
         for name, facts in self.files.items():
             path = folder / name
             if not path.exists():
@@ -123,29 +85,19 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Record:
-    """A data set on this machine.
-
-    Attributes:
-        name: The name that ``midway.data.load`` takes, or the name of the folder.
-        path: The folder.
-        bytes: Its size.
-        verified: Whether it matches its manifest.
-        note: Its origin, or why it is not verified.
-    """
+    """A data set on this machine."""
 
     name: str
     path: Path
     bytes: int
-    verified: bool
-    note: str
+    verified: bool  # it matches its manifest
+    note: str  # its origin, or why it is not verified
 
 
 def inventory(home: str | Path | None = None, *, deep: bool = False) -> list[Record]:
-    """List the data sets in the data home, after the one that ships with the package.
+    """List the data sets in ``home``, by default the data home, after the one that ships with the package.
 
-    Args:
-        home: The folder that contains one folder per data set. Default: ``data_home()``.
-        deep: Compute all checksums again; else the sizes of the files are compared with the manifest.
+    The sizes of the files are compared with the manifest; with ``deep``, all checksums are computed again.
 
     Example:
         >>> from midway.data import inventory

@@ -5,19 +5,21 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
 
-from midway.data.corrupted import check_severity, corrupt
+from midway.data.corrupted import corrupt
 from midway.data.corruptions import corruption_names
 from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
 from midway.files import write_atomically
 
-PAPER, INK, FAINT = (255, 255, 255), (28, 30, 34), (122, 127, 136)
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, FAINT = "#1c1e22", "#7a7f88"
 TILE, GRID_TILE = 128, 80  # layout pixels of a picture in a block, in a grid
 GAP, MARGIN, LINE = 10, 28, 20
 SCALE = 2  # pixels of the file per layout pixel: text is sharp on dense screens
@@ -33,15 +35,9 @@ class Panel(NamedTuple):
 
 
 def panels(data: ImageSet, *, image: int = 0, severities: Sequence[int] = (5,), seed: int = 0) -> list[Panel]:
-    """Return one image clean, then under each corruption at each severity.
-
-    Raises:
-        ValueError: The index is out of range, or a severity is not 1 to 5.
-    """
+    """Return one image clean, then under each corruption at each severity."""
     if not 0 <= image < len(data):
         raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")
-    for severity in severities:
-        check_severity(severity)
     clean = np.asarray(data.images[[image]])
     corrupted = [
         Panel(_rgb(corrupt(clean, name, severity=severity, seed=seed, indices=[image])), name, severity)
@@ -56,14 +52,8 @@ def contact_sheet(
 ) -> Path:
     """Write a PNG of one image under all registered corruptions, with their names.
 
-    One severity gives a block of pictures; several give one row per corruption, from weak to strong.
-
-    Args:
-        data: The set of the image.
-        out: The file to write.
-        image: Index of the image.
-        severities: Some of 1 to 5.
-        seed: Seed of the random corruptions.
+    One severity gives a block of pictures; several give one row per corruption, from weak to strong. ``image`` is the
+    index of the image, ``seed`` that of the random corruptions.
 
     Example:
         >>> import tempfile
@@ -77,86 +67,69 @@ def contact_sheet(
     title = f"{data.name}, image {image}: {data.class_names[data.labels[image]]}"
     sheet = _block(pictures, title, severities[0]) if len(severities) == 1 else _grid(pictures, title, severities)
     file = io.BytesIO()
-    sheet.save(file, format="PNG")
+    sheet.figure.canvas.print_figure(file, format="png")
     return write_atomically(Path(out).expanduser(), file.getvalue())
 
 
-def _block(pictures: Sequence[Panel], title: str, severity: int) -> Image.Image:
+def _block(pictures: Sequence[Panel], title: str, severity: int) -> Axes:
     rows = -(-len(pictures) // COLUMNS)
     step = TILE + GAP
-    sheet = _Sheet(2 * MARGIN + COLUMNS * step - GAP, 2 * MARGIN + 2 * LINE + rows * (step + LINE) - GAP)
-    sheet.heading(title, f"severity {severity} of 5")
+    width = 2 * MARGIN + COLUMNS * step - GAP
+    sheet = _sheet(width, 2 * MARGIN + 2 * LINE + rows * (step + LINE) - GAP, title)
+    _text(sheet, f"severity {severity} of 5", width - MARGIN, MARGIN - 3, color=FAINT, ha="right")
     for index, panel in enumerate(pictures):
         left = MARGIN + index % COLUMNS * step
         top = MARGIN + 2 * LINE + index // COLUMNS * (step + LINE)
-        sheet.picture(panel.image, left, top)
-        sheet.text(_words(panel.corruption), left, top + TILE + 4, strong=panel.severity == 0)
-    return sheet.image
+        _picture(sheet, panel.image, left, top, TILE)
+        _text(sheet, _words(panel.corruption), left, top + TILE + 4, weight="normal" if panel.severity else "bold")
+    return sheet
 
 
-def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> Image.Image:
+def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> Axes:
     step = GRID_TILE + GAP
     names_width = 150
     purposes: tuple[Purpose, ...] = ("tuning", "extra")
     first = {name: purpose for purpose in purposes for name in corruption_names(purpose)[:1]}
-    sheet = _Sheet(
+    sheet = _sheet(
         2 * MARGIN + names_width + (1 + len(severities)) * step - GAP,
         2 * MARGIN + 3 * LINE + len(corruption_names()) * step - GAP + len(first) * (LINE + GAP),
+        title,
     )
-    sheet.heading(title, "")
     clean, corrupted = pictures[0], pictures[1:]
     left, top = MARGIN + names_width, MARGIN + 3 * LINE
     for column, header in enumerate(("clean", *(f"severity {severity}" for severity in severities))):
-        sheet.text(header, left + column * step, top - LINE, faint=True)
+        _text(sheet, header, left + column * step, top - LINE, color=FAINT)
     for row, name in enumerate(corruption_names()):
         if name in first:
-            sheet.text(first[name], MARGIN, top + row * step + 4, faint=True)
+            _text(sheet, first[name], MARGIN, top + row * step + 4, color=FAINT)
             top += LINE + GAP
-        sheet.text(_words(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
+        _text(sheet, _words(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
         shown = [clean, *(panel for panel in corrupted if panel.corruption == name)]
         for column, panel in enumerate(shown):
-            sheet.picture(panel.image, left + column * step, top + row * step, tile=GRID_TILE)
-    return sheet.image
+            _picture(sheet, panel.image, left + column * step, top + row * step, GRID_TILE)
+    return sheet
 
 
-class _Sheet:
-    """A white image for pictures and text, in layout pixels."""
+def _sheet(width: int, height: int, title: str) -> Axes:
+    """Return a white sheet with a title: axes in layout pixels from the top left."""
+    from matplotlib.figure import Figure  # slow to import
 
-    def __init__(self, width: int, height: int) -> None:
-        self.image = Image.new("RGB", (width * SCALE, height * SCALE), PAPER)
-        self._pen = ImageDraw.Draw(self.image)
-        self._width = width
-
-    def heading(self, title: str, note: str) -> None:
-        """Draw the title and a note at the top."""
-        self.text(title, MARGIN, MARGIN - 6, size=17, strong=True)
-        width = self._pen.textlength(note, font=_font(13 * SCALE, strong=False)) / SCALE
-        self.text(note, self._width - MARGIN - round(width), MARGIN - 3, faint=True)
-
-    def text(
-        self, words: str, left: int, top: int, *, size: int = 13, strong: bool = False, faint: bool = False
-    ) -> None:
-        """Draw text with its top left corner at a coordinate."""
-        font = _font(size * SCALE, strong=strong)
-        self._pen.text((left * SCALE, top * SCALE), words, fill=FAINT if faint else INK, font=font)
-
-    def picture(self, pixels: NDArray[np.uint8], left: int, top: int, tile: int = TILE) -> None:
-        """Draw a picture in a square tile; small pictures are enlarged without smoothing."""
-        picture = Image.fromarray(pixels)
-        side = tile * SCALE
-        small = max(picture.size) < side
-        share = side / max(picture.size)
-        size = (max(1, round(picture.width * share)), max(1, round(picture.height * share)))
-        shown = picture.resize(size, Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS)
-        offset = ((side - size[0]) // 2, (side - size[1]) // 2)
-        self.image.paste(shown, (left * SCALE + offset[0], top * SCALE + offset[1]))
+    figure = Figure(figsize=(width / 100, height / 100), dpi=100 * SCALE, facecolor="white")
+    sheet = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0), autoscale_on=False)
+    sheet.set_axis_off()
+    _text(sheet, title, MARGIN, MARGIN - 6, pixels=17, weight="bold")
+    return sheet
 
 
-def _font(size: int, *, strong: bool) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    from matplotlib import get_data_path  # only for its fonts, and slow to import
+def _text(sheet: Axes, words: str, left: int, top: int, *, pixels: int = 13, color: str = INK, **style: Any) -> None:
+    sheet.text(left, top + 3, words, size=pixels * 0.72, color=color, va="top", family="DejaVu Sans", **style)
 
-    name = "DejaVuSans-Bold.ttf" if strong else "DejaVuSans.ttf"
-    return ImageFont.truetype(Path(get_data_path(), "fonts", "ttf", name), size)
+
+def _picture(sheet: Axes, pixels: NDArray[np.uint8], left: float, top: float, tile: int) -> None:
+    """Draw a picture in the middle of a square tile; small pictures are enlarged without smoothing."""
+    height, width = (side * tile / max(pixels.shape[:2]) for side in pixels.shape[:2])
+    left, top = left + (tile - width) / 2, top + (tile - height) / 2
+    sheet.imshow(pixels, extent=(left, left + width, top + height, top), aspect="auto")
 
 
 def _words(name: str) -> str:

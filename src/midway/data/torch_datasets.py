@@ -17,13 +17,7 @@ LABEL_KEYS = ("label", "labels", "fine_label", "target")
 
 
 class DatasetImages(ImagesOnDemand):
-    """The images of a data set with a length, read one by one when they are indexed.
-
-    Args:
-        dataset: Returns ``(image, label)`` or ``{"image": ..., "label": ...}`` for an index.
-        size: Side in pixels. Default: the size of the first image. An image of another size is resized and cropped
-            at the centre.
-    """
+    """The images of a data set with a length, read when they are indexed, in the given size or that of the first."""
 
     def __init__(self, dataset: Any, size: int | None = None) -> None:
         self.dataset = dataset
@@ -35,8 +29,8 @@ class DatasetImages(ImagesOnDemand):
         return f"DatasetImages({type(self.dataset).__name__}, shape={self.shape})"
 
     def _read(self, index: int) -> NDArray[np.uint8]:
-        image, size = as_array(_image_and_label(self.dataset[index])[0]), self.shape[1:3]
-        return image if image.shape[:2] == size else fit(Image.fromarray(np.ascontiguousarray(image)), size)
+        image = as_array(_image_and_label(self.dataset[index])[0])
+        return fit(Image.fromarray(np.ascontiguousarray(image)), self.shape[1:3])
 
 
 def from_dataset(
@@ -55,9 +49,6 @@ def from_dataset(
         size: Side in pixels. Default: the size of the first image.
 
     Images of one channel become three equal channels: a network with one input channel takes the first, ``x[:, :1]``.
-
-    Raises:
-        ValueError: The data set is empty, or an item is not an image with a label, or values lie outside [0, 1].
 
     Example:
         >>> import numpy as np
@@ -144,5 +135,4 @@ def _class_names(dataset: Any, labels: NDArray[np.int64]) -> tuple[str, ...]:
 
 
 def _collect(dataset: Iterable[Any]) -> list[tuple[NDArray[np.uint8], int]]:
-    pairs = (_image_and_label(item) for item in dataset)
-    return [(as_array(image), int(label)) for image, label in pairs]
+    return [(as_array(image), int(label)) for image, label in map(_image_and_label, dataset)]

@@ -28,13 +28,6 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
 
     Only safetensors and ``torch.load(weights_only=True)`` are used: a pickle that would run code is refused.
     Wrappers such as ``{"state_dict": ...}`` are opened; keys are those of the file.
-
-    Args:
-        path: A ``.safetensors`` file, or a ``.pth``, ``.pt`` or ``.ckpt`` file written by ``torch.save``.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        CheckpointError: The file is damaged, contains code, or is not a state dict.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no checkpoint at {path}.")
@@ -70,17 +63,6 @@ def fit_keys(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dic
     Removes the prefixes of wrappers (``module.`` of DataParallel, ``_orig_mod.`` of torch.compile, ``model.``, ...),
     the constants of normalisation layers and the unused ``sub_block1`` of some adversarially trained WideResNets, and
     adds the BatchNorm counters that old files lack.
-
-    Args:
-        state: The tensors of the checkpoint.
-        expected: The state dict of the model.
-
-    Example:
-        >>> import torch
-        >>> from midway.models.checkpoints import fit_keys
-        >>> expected = torch.nn.Linear(2, 1).state_dict()
-        >>> sorted(fit_keys({f"module.{key}": value for key, value in expected.items()}, expected))
-        ['bias', 'weight']
     """
     if state.keys() == expected.keys():
         return dict(state)
@@ -98,14 +80,7 @@ def fit_keys(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dic
 
 
 def stored_constants(state: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
-    """Return the ``mean`` and ``std`` of the normalisation in a checkpoint; empty if it has none.
-
-    Example:
-        >>> import torch
-        >>> from midway.models.checkpoints import stored_constants
-        >>> stored_constants({"normalize.mean": torch.full((1, 3, 1, 1), 0.5), "normalize.std": torch.ones(1, 3, 1, 1)})
-        {'mean': (0.5, 0.5, 0.5), 'std': (1.0, 1.0, 1.0)}
-    """
+    """Return the ``mean`` and ``std`` of the normalisation in a checkpoint; empty if it has none."""
     constants = {
         kind: tuple(value.flatten().expand(3).tolist())  # one value is for all channels
         for kind, names in (("mean", MEANS), ("std", STDS))
@@ -116,16 +91,7 @@ def stored_constants(state: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]
 
 
 def load_weights(model: nn.Module, state: Mapping[str, Tensor], source: str) -> None:
-    """Load a state dict into a model, completely or not at all.
-
-    Args:
-        model: The network; unchanged if the state does not fit.
-        state: The tensors, with the network's own keys or in a known public layout.
-        source: The name of the state in errors, for example its file.
-
-    Raises:
-        CheckpointError: A key is missing, unexpected, or of another shape, or a value is NaN or Inf.
-    """
+    """Load a state dict with the network's own keys or in a known public layout, completely or not at all."""
     expected = model.state_dict()
     state = fit_keys(state, expected)
     problems = {

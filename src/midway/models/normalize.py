@@ -9,14 +9,10 @@ from torch import Tensor, nn
 
 
 class Normalize(nn.Module):
-    """Subtract a mean and divide by a standard deviation per channel.
+    """Subtract a mean and divide by a positive standard deviation, one of each per channel, for images in [0, 1].
 
     The two vectors are constants of the architecture, not weights, and are not in the state dict: public checkpoints
     load without them.
-
-    Args:
-        mean: One value per channel, for images in [0, 1].
-        std: One positive value per channel.
 
     Example:
         >>> import torch
@@ -37,11 +33,8 @@ class Normalize(nn.Module):
         self.std: Tensor
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the normalised images.
-
-        Raises:
-            ValueError: They have another number of channels; a single one would be broadcast.
-        """
+        """Return the normalised images."""
+        # A single channel would be broadcast.
         if images.ndim < 3 or images.shape[-3] != self.mean.numel():
             raise ValueError(f"expected {self.mean.numel()} channels, (N, C, H, W), got images {tuple(images.shape)}.")
         return (images - self.mean) / self.std

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -33,22 +34,11 @@ class WideBlock(nn.Module):
         return torch.add(shortcut, residual)
 
 
-class WideStage(nn.Module):
-    """Blocks at one resolution; only the first one has a stride."""
-
-    def __init__(self, blocks: int, in_channels: int, out_channels: int, stride: int) -> None:
-        super().__init__()
-        self.layer = nn.Sequential(
-            *(
-                WideBlock(in_channels if i == 0 else out_channels, out_channels, stride if i == 0 else 1)
-                for i in range(blocks)
-            )
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Run the blocks in order."""
-        result: Tensor = self.layer(x)
-        return result
+def _stage(blocks: int, in_channels: int, out_channels: int, stride: int) -> nn.Sequential:
+    """Return blocks at one resolution, of which the first one has a stride, with the keys of the public checkpoints."""
+    first = WideBlock(in_channels, out_channels, stride)
+    layer = nn.Sequential(first, *(WideBlock(out_channels, out_channels, 1) for _ in range(blocks - 1)))
+    return nn.Sequential(OrderedDict(layer=layer))
 
 
 class WideResNet(nn.Module):
@@ -86,9 +76,9 @@ class WideResNet(nn.Module):
         channels = [16, 16 * width, 32 * width, 64 * width]
         self.normalize = Normalize(mean, std)
         self.conv1 = nn.Conv2d(len(mean), channels[0], 3, padding=1, bias=False)
-        self.block1 = WideStage(blocks, channels[0], channels[1], stride=1)
-        self.block2 = WideStage(blocks, channels[1], channels[2], stride=2)
-        self.block3 = WideStage(blocks, channels[2], channels[3], stride=2)
+        self.block1 = _stage(blocks, channels[0], channels[1], stride=1)
+        self.block2 = _stage(blocks, channels[1], channels[2], stride=2)
+        self.block3 = _stage(blocks, channels[2], channels[3], stride=2)
         self.bn1 = nn.BatchNorm2d(channels[3])
         self.fc = nn.Linear(channels[3], classes)
         for module in self.modules():

@@ -34,38 +34,23 @@ CIFAR100_CONSTANTS = {"mean": (0.5070, 0.4865, 0.4409), "std": (0.2673, 0.2564, 
 class Card:
     """Facts about one set of trained weights.
 
-    Attributes:
-        name: ``architecture.tag``, for ``midway.models.load``.
-        architecture: A key of ``midway.models.ARCHITECTURES``.
-        arguments: Constructor arguments of the network.
-        file: Weights file beside the card.
-        sha256: Checksum of that file.
-        data: The training data.
-        recipe: How it was trained, with the command.
-        seed: Seed of the training run.
-        clean_accuracy: Accuracy on the clean test set in percent.
-        evaluated_on: The images of that measurement.
-        licence: Licence of the weights and notes on that of the data.
-        class_names: The classes in label order.
-
     Example:
-        >>> from midway.models import cards
-        >>> [card.name for card in cards()]
-        ['wrn16_2.cifar10']
+        >>> f"{cards()[0].clean_accuracy:.0f} %"
+        '93 %'
     """
 
-    name: str
-    architecture: str
-    arguments: dict[str, Any]
-    file: str
+    name: str  # architecture.tag, for midway.models.load
+    architecture: str  # a key of midway.models.ARCHITECTURES
+    arguments: dict[str, Any]  # of the network's constructor
+    file: str  # of the weights, beside the card
     sha256: str
-    data: str
-    recipe: str
+    data: str  # of the training
+    recipe: str  # how it was trained, with the command
     seed: int
-    clean_accuracy: float
-    evaluated_on: str
-    licence: str
-    class_names: tuple[str, ...] = field(default=())
+    clean_accuracy: float  # on the clean test set, in percent
+    evaluated_on: str  # the images of that measurement
+    licence: str  # of the weights, and notes on that of the data
+    class_names: tuple[str, ...] = field(default=())  # in label order
 
     @property
     def path(self) -> Path:
@@ -85,16 +70,19 @@ class Card:
 
 
 def cards() -> list[Card]:
-    """Return the cards of all weights in the package, by name."""
+    """Return the cards of all weights in the package, by name.
+
+    Example:
+        >>> [card.name for card in cards()]
+        ['wrn16_2.cifar10']
+    """
     return [Card.read(path) for path in sorted(ASSETS.glob("*.json"))]
 
 
 def create(architecture: str, **arguments: Any) -> nn.Module:
-    """Create an untrained network by the name of its architecture.
+    """Create an untrained network by the name of its architecture, a key of ``ARCHITECTURES``.
 
-    Args:
-        architecture: A key of ``ARCHITECTURES``.
-        **arguments: Constructor arguments; they override those of the name.
+    Constructor arguments override those of the name.
 
     Example:
         >>> from midway import models
@@ -120,10 +108,6 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
         **arguments: Constructor arguments for a file, such as ``mean`` and ``std``: normalisation is part of the
             model. Default: the constants in the file, if it has them; else none for WideResNets (as for
             RobustBench's) and those of CIFAR-10 or, with 100 classes, of CIFAR-100 for CIFAR ResNets.
-
-    Raises:
-        ValueError: The name is unknown and is not a file.
-        CheckpointError: The file is unsafe, damaged, or does not match its card or the architecture.
 
     Example:
         >>> import midway, torch

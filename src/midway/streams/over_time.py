@@ -10,25 +10,20 @@ from numpy.typing import NDArray
 from midway.data.corrupted import check_severity
 from midway.data.image_set import ImageArray
 from midway.streams.parsing import scenario_text
-from midway.streams.registry import REGISTRY, SEVERITY, scenario
+from midway.streams.registry import REGISTRY, scenario
 from midway.streams.scenarios import Shift, labels_of, source_of
 from midway.streams.stream import Data, Stream
 
 
 @scenario("continual:fog+snow")
 def continual(
-    data: Data, shifts: Sequence[Shift], *, severity: int = SEVERITY, batch_size: int = 200, seed: int = 0
+    data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size: int = 200, seed: int = 0
 ) -> Stream:
     """One shift after another, all images of each; the method is not informed when the shift changes.
 
     The batch at a change contains images of both shifts if the images do not fill all batches.
 
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shifts: Names of corruptions, ``"clean"``, or aligned sets of shifted images, in order.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the corruptions.
+    The arguments are those of ``pure``, with a sequence of shifts.
 
     Example:
         >>> import midway
@@ -41,23 +36,11 @@ def continual(
 
 @scenario("recurring:fog+snow@2", amount="count")
 def recurring(
-    data: Data,
-    shifts: Sequence[Shift],
-    *,
-    rounds: int = 2,
-    severity: int = SEVERITY,
-    batch_size: int = 200,
-    seed: int = 0,
+    data: Data, shifts: Sequence[Shift], *, rounds: int = 2, severity: int = 5, batch_size: int = 200, seed: int = 0
 ) -> Stream:
     """A continual stream that is repeated with the same images.
 
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shifts: Names of corruptions, ``"clean"``, or aligned sets of shifted images, in order.
-        rounds: How often every shift occurs.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the corruptions.
+    The arguments are those of ``continual``, and ``rounds``, how often every shift occurs.
 
     Example:
         >>> import midway
@@ -79,14 +62,10 @@ def _in_turn(
     if len(sources) < len(shifts):
         raise ValueError(f"{kind} names a shift twice: name each once, and use recurring to repeat them.")
     labels = labels_of(data)
-    return Stream(
-        sources,
-        labels,
-        order=np.tile(np.arange(len(labels)), len(sources) * (rounds or 1)),
-        group=np.tile(np.repeat(np.arange(len(sources)), len(labels)), rounds or 1),
-        batch_size=batch_size,
-        name=scenario_text(kind, list(sources), rounds, severity),
-    )
+    order = np.tile(np.arange(len(labels)), len(sources) * (rounds or 1))
+    group = np.tile(np.repeat(np.arange(len(sources)), len(labels)), rounds or 1)
+    text = scenario_text(kind, list(sources), rounds, severity)
+    return Stream(sources, labels, order=order, group=group, batch_size=batch_size, name=text)
 
 
 @scenario("gradual:fog+snow", all_severities=True)
@@ -94,7 +73,7 @@ def gradual(
     data: Data,
     corruptions: str | Sequence[str | Sequence[Shift]],
     *,
-    severity: int = SEVERITY,
+    severity: int = 5,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
@@ -102,14 +81,8 @@ def gradual(
 
     The images are divided into as many equal parts as there are steps up and down (nine for severity 5); their sizes
     differ by at most one. The groups are the severities: ``fog#1``, ``fog#2``, ... Several corruptions follow each
-    other, each over all images.
-
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        corruptions: One or more names; or, instead of a name, its stored sets from severity 1 on.
-        severity: The highest severity, 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the corruptions.
+    other, each over all images. Each is a name, or instead of a name its stored sets from severity 1 on. The other
+    arguments are those of ``pure``.
 
     Example:
         >>> import midway
@@ -138,39 +111,22 @@ def gradual(
         names.append(name)
     if len(set(names)) < len(names):
         raise ValueError("gradual names a corruption twice: name each once.")
-    return Stream(
-        sources,
-        labels,
-        order=np.tile(np.arange(len(labels)), len(names)),
-        group=np.concatenate([number * severity + steps - 1 for number in range(len(names))]),
-        batch_size=batch_size,
-        name=scenario_text("gradual", names, None, severity),
-    )
+    order = np.tile(np.arange(len(labels)), len(names))
+    group = np.concatenate([number * severity + steps - 1 for number in range(len(names))])
+    text = scenario_text("gradual", names, None, severity)
+    return Stream(sources, labels, order=order, group=group, batch_size=batch_size, name=text)
 
 
 @scenario("dirichlet:fog@0.1", amount="positive")
 def dirichlet(
-    data: Data,
-    shift: Shift,
-    *,
-    concentration: float = 0.1,
-    severity: int = SEVERITY,
-    batch_size: int = 200,
-    seed: int = 0,
+    data: Data, shift: Shift, *, concentration: float = 0.1, severity: int = 5, batch_size: int = 200, seed: int = 0
 ) -> Stream:
     """One shift whose labels come in runs: neighbours in the stream tend to be of the same class.
 
     Every image occurs once. The stream has as many sections as there are classes; each class is distributed over them
     in shares drawn from a Dirichlet distribution, and each section is shuffled. For concentrations near 0 every class
-    is in one section, alone or with a few others; for large concentrations all sections are alike.
-
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift: The name of a corruption, ``"clean"``, or an aligned set of shifted images.
-        concentration: Parameter of the symmetric Dirichlet distribution, above 0.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the order and of the corruption.
+    is in one section, alone or with a few others; for large concentrations all sections are alike. The other arguments
+    are those of ``pure``; the seed is also that of the order.
 
     Example:
         >>> import midway
@@ -184,27 +140,12 @@ def dirichlet(
     labels = labels_of(data)
     name, images = source_of(data, shift, severity, seed)
     order = distribute_classes(labels, concentration=concentration, seed=seed)
-    return Stream(
-        {name: images},
-        labels,
-        order=order,
-        group=np.zeros_like(order),
-        batch_size=batch_size,
-        name=scenario_text("dirichlet", [name], concentration, severity),
-    )
+    text = scenario_text("dirichlet", [name], concentration, severity)
+    return Stream({name: images}, labels, order=order, batch_size=batch_size, name=text)
 
 
 def distribute_classes(labels: NDArray[np.int64], *, concentration: float, seed: int) -> NDArray[np.int64]:
-    """Return an order of the images in which labels come in runs.
-
-    Example:
-        >>> import numpy as np
-        >>> from midway.streams.over_time import distribute_classes
-        >>> labels = np.tile(np.arange(3), 4)
-        >>> order = distribute_classes(labels, concentration=1e-3, seed=0)
-        >>> labels[order].tolist()
-        [2, 1, 2, 1, 2, 2, 1, 1, 0, 0, 0, 0]
-    """
+    """Return an order of the images in which labels come in runs."""
     rng = np.random.default_rng((seed, len(labels)))
     classes = np.unique(labels)
     sections: list[list[NDArray[np.int64]]] = [[] for _ in classes]

@@ -39,8 +39,8 @@ class Scenario:
         >>> from midway.streams import Scenario
         >>> Scenario.parse("outlier:glass_blur/gaussian_noise#3")
         Scenario(kind='outlier', shifts=('glass_blur', 'gaussian_noise'), amount=0.005, severity=3)
-        >>> str(Scenario.parse("mixture:fog/snow"))
-        'mixture:fog/snow@0.5'
+        >>> str(Scenario.parse("mixture:fog/snow")), Scenario.parse("gradual:fog#2").groups
+        ('mixture:fog/snow@0.5', ('fog#1', 'fog#2'))
     """
 
     kind: str
@@ -65,13 +65,6 @@ class Scenario:
                 the rounds or the concentration, ``#`` and the severity; the last two are optional. ``all`` stands for
                 the fifteen corruptions of the benchmark, ``tuning`` for the four others.
             severity: The severity if the text has none.
-
-        Raises:
-            ValueError: The text is invalid; the message has the part that is wrong and an example.
-
-        Example:
-            >>> len(Scenario.parse("continual:all").shifts)
-            15
         """
         scenarios = expand(text, severity=severity)
         if len(scenarios) > 1:
@@ -80,12 +73,7 @@ class Scenario:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups of the stream's images: the shifts, or each shift at each severity.
-
-        Example:
-            >>> Scenario.parse("gradual:fog#2").groups
-            ('fog#1', 'fog#2')
-        """
+        """The groups of the stream's images: the shifts, or each shift at each severity."""
         if not REGISTRY[self.kind].all_severities:
             return self.shifts
         return tuple(f"{shift}#{level}" for shift in self.shifts for level in range(1, self.severity + 1))
@@ -95,13 +83,7 @@ class Scenario:
 
 
 def scenario_text(kind: str, shifts: Sequence[str], amount: float | None = None, severity: int = SEVERITY) -> str:
-    """Return the text of a scenario; the severity only if it is not 5, and never for clean images alone.
-
-    Example:
-        >>> from midway.streams.parsing import scenario_text
-        >>> scenario_text("outlier", ["glass_blur", "gaussian_noise"], 0.005, severity=3)
-        'outlier:glass_blur/gaussian_noise@0.005#3'
-    """
+    """Return the text of a scenario; the severity only if it is not 5, and never for clean images alone."""
     number = "" if amount is None else f"@{int(amount) if float(amount).is_integer() else repr(float(amount))}"
     strength = "" if severity == SEVERITY or tuple(shifts) == ("clean",) else f"#{severity}"
     return f"{kind}:{REGISTRY[kind].joint.join(shifts)}{number}{strength}"
@@ -111,11 +93,7 @@ def expand(text: str, *, severity: int = SEVERITY) -> list[Scenario]:
     """Read a text that may stand for several scenarios.
 
     ``pure:all`` is fifteen pure scenarios, ``sweep:glass_blur/gaussian_noise`` the mixtures of the paper's ratio sweep,
-    ``sweep:fog/snow@0.1+0.2`` those of other ratios; every other text is one scenario.
-
-    Args:
-        text: As for ``Scenario.parse``.
-        severity: The severity if the text has none.
+    ``sweep:fog/snow@0.1+0.2`` those of other ratios; every other text is one scenario, as for ``Scenario.parse``.
 
     Example:
         >>> from midway.streams import expand
@@ -186,6 +164,6 @@ def build(scenario: Scenario | str, data: Data | Shifted, *, batch_size: int = 2
     options: dict[str, Any] = {"severity": severity, "batch_size": batch_size, "seed": seed}
     if kind.amount is not None and scenario.amount is not None:
         options[kind.amount] = int(scenario.amount) if kind.amount_kind == "count" else scenario.amount
-    stream = kind.function(base, *(shifts if kind.count else [shifts]), **options)
+    stream: Stream = kind.function(base, *(shifts if kind.count else [shifts]), **options)
     stream.name = str(scenario)
     return stream

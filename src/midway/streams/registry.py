@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from midway.registry import Registry
+from midway.data.corrupted import check_severity
+from midway.registry import Registered, Registry
 from midway.streams.stream import Stream
 
 SEVERITY = 5
@@ -30,30 +31,16 @@ F = TypeVar("F", bound=Callable[..., Stream])
 
 
 @dataclass(eq=False)
-class ScenarioKind:
-    """A registered kind of scenario: its function, the arguments of ``scenario``, and facts derived from them.
+class ScenarioKind(Registered):
+    """A registered kind of scenario: its function, the arguments of ``scenario``, and facts derived from them."""
 
-    Attributes:
-        joint: The character between shifts.
-        count: The number of shifts; None for any number.
-        amount: The function's argument for the number after ``@``; None if there is no such number.
-        default: The default of that argument.
-        amount_kind: Its valid values.
-    """
-
-    name: str
-    function: Callable[..., Stream]
     example: str
-    joint: str
-    count: int | None
-    amount: str | None
-    default: float | None
+    joint: str  # between shifts
+    count: int | None  # of shifts; None for any number
+    amount: str | None  # the function's argument for the number after @, if there is one
+    default: float | None  # of that argument
     amount_kind: AmountKind | None
     all_severities: bool
-
-    def __post_init__(self) -> None:
-        # The registry identifies a definition by its qualified name: a notebook may execute it twice.
-        self.__module__, self.__qualname__ = self.function.__module__, self.function.__qualname__
 
     def check_amount(self, amount: float) -> None:
         """Raise ValueError if the number after ``@`` is not valid for this kind."""
@@ -75,8 +62,7 @@ class ScenarioKind:
             raise ValueError(f"{self.name}:{self.joint.join(shifts)} names a shift twice: name each once.")
         if amount is not None:
             self.check_amount(amount)
-        if severity not in (1, 2, 3, 4, 5):
-            raise ValueError(f"severity must be an integer from 1 to 5, got {severity}.")
+        check_severity(severity)
         if self.all_severities and "clean" in shifts:
             raise ValueError(f"clean images have no severity that could rise: choose a corruption for {self.name}.")
 
@@ -99,13 +85,9 @@ def scenario(example: str, *, amount: AmountKind | None = None, all_severities: 
         all_severities: Each shift occurs at all severities from 1 to that of the scenario; the function takes the
             name of a shift or its sets from severity 1 on.
 
-    Raises:
-        ValueError: The example and the signature do not agree, or the name is in use.
-
-    Example::
-
-        @midway.streams.scenario("alternating:fog/snow@8", amount="count")
-        def alternating(data, shift_a, shift_b, *, period=8, severity=5, batch_size=200, seed=0): ...
+    Example:
+        >>> @midway.streams.scenario("alternating:fog/snow@8", amount="count")  # doctest: +SKIP
+        ... def alternating(data, shift_a, shift_b, *, period=8, severity=5, batch_size=200, seed=0): ...
     """
     name, _, rest = example.partition(":")
     match = TEXT.fullmatch(rest)

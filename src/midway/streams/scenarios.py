@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from midway.data.corrupted import CorruptedImages
 from midway.data.image_set import ImageArray, ImageSet
 from midway.streams.parsing import scenario_text
-from midway.streams.registry import REGISTRY, SEVERITY, scenario
+from midway.streams.registry import REGISTRY, scenario
 from midway.streams.stream import Data, Stream
 
 Shift = str | ImageSet
@@ -18,7 +18,7 @@ Shift = str | ImageSet
 
 
 @scenario("pure:fog")
-def pure(data: Data, shift: Shift, *, severity: int = SEVERITY, batch_size: int = 200, seed: int = 0) -> Stream:
+def pure(data: Data, shift: Shift, *, severity: int = 5, batch_size: int = 200, seed: int = 0) -> Stream:
     """Every image from one distribution, in the order of the data set.
 
     Args:
@@ -34,17 +34,9 @@ def pure(data: Data, shift: Shift, *, severity: int = SEVERITY, batch_size: int 
         >>> midway.streams.pure(data, "gaussian_noise")
         Stream('pure:gaussian_noise', 400 images in 2 batches)
     """
-    labels = labels_of(data)
     name, images = source_of(data, shift, severity, seed)
-    order = np.arange(len(labels))
-    return Stream(
-        {name: images},
-        labels,
-        order=order,
-        group=np.zeros_like(order),
-        batch_size=batch_size,
-        name=scenario_text("pure", [name], None, severity),
-    )
+    text = scenario_text("pure", [name], None, severity)
+    return Stream({name: images}, labels_of(data), batch_size=batch_size, name=text)
 
 
 @scenario("outlier:glass_blur/gaussian_noise@0.005", amount="share")
@@ -54,23 +46,15 @@ def outlier(
     shift_b: Shift,
     *,
     ratio: float = 0.005,
-    severity: int = SEVERITY,
+    severity: int = 5,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
     """A few images of distribution A among many of B, the same number in every batch at random positions.
 
     With the paper's ratio of 0.005 and batches of 200 that is exactly one outlier per batch. If ratio x batch size is
-    not an integer, the running total stays as close to the ratio as possible.
-
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift_a: The outliers: the name of a corruption, ``"clean"``, or an aligned set of shifted images.
-        shift_b: The other images, likewise.
-        ratio: Share of A.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the positions of A and of the corruptions.
+    not an integer, the running total stays as close to the ratio, the share of A, as possible. The other arguments are
+    those of ``pure``; the seed is also that of the positions.
 
     Example:
         >>> import midway
@@ -89,20 +73,13 @@ def mixture(
     shift_b: Shift,
     *,
     ratio: float = 0.5,
-    severity: int = SEVERITY,
+    severity: int = 5,
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
     """Two distributions in every batch, in equal shares by default, at random positions.
 
-    Args:
-        data: A data set, or a pair of images (N, H, W, C) uint8 and labels (N,).
-        shift_a: The name of a corruption, ``"clean"``, or an aligned set of shifted images.
-        shift_b: The other one, likewise.
-        ratio: Share of A.
-        severity: 1 to 5.
-        batch_size: Images per batch.
-        seed: Seed of the positions of A and of the corruptions.
+    The arguments are those of ``outlier``.
 
     Example:
         >>> import midway
@@ -129,14 +106,9 @@ def _two_groups(
             raise ValueError(f"{len(labels)} images at ratio {ratio} contain no image of {name}: use more images.")
     if seed < 0:
         raise ValueError(f"seed must be 0 or more, got {seed}.")
-    return Stream(
-        {name_a: images_a, name_b: images_b},
-        labels,
-        order=np.arange(len(labels)),
-        group=assign_groups(len(labels), ratio=ratio, batch_size=batch_size, seed=seed),
-        batch_size=batch_size,
-        name=scenario_text(kind, [name_a, name_b], ratio, severity),
-    )
+    group = assign_groups(len(labels), ratio=ratio, batch_size=batch_size, seed=seed)
+    text = scenario_text(kind, [name_a, name_b], ratio, severity)
+    return Stream({name_a: images_a, name_b: images_b}, labels, group=group, batch_size=batch_size, name=text)
 
 
 def assign_groups(count: int, *, ratio: float, batch_size: int, seed: int) -> NDArray[np.int64]:
@@ -144,11 +116,6 @@ def assign_groups(count: int, *, ratio: float, batch_size: int, seed: int) -> ND
 
     Up to the end of every batch the number of A is ratio x images so far, rounded to the nearest integer; the positions
     in a batch are random, seeded by the index of the batch.
-
-    Example:
-        >>> from midway.streams.scenarios import assign_groups
-        >>> (assign_groups(400, ratio=0.01, batch_size=200, seed=0) == 0).sum()
-        np.int64(4)
     """
     group = np.ones(count, dtype=np.int64)
     placed = 0
@@ -167,15 +134,21 @@ def nearest_whole(value: float) -> int:
 
 
 def labels_of(data: Data) -> NDArray[np.int64]:
-    """Return the labels of a data set or of a pair of arrays."""
+    """Return the labels of a data set or of a pair of arrays.
+
+    Example:
+        >>> labels_of((np.zeros((2, 8, 8, 3), np.uint8), [1, 0]))
+        array([1, 0])
+    """
     return data.labels if isinstance(data, ImageSet) else np.asarray(data[1], dtype=np.int64)
 
 
 def source_of(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:
     """Return the name of a shift and its images.
 
-    Raises:
-        TypeError: A shift is neither a name nor a set of images.
+    Example:
+        >>> source_of((np.zeros((2, 8, 8, 3), np.uint8), [1, 0]), "fog", severity=5, seed=0)[0]
+        'fog'
     """
     if not isinstance(shift, str | ImageSet):
         raise TypeError(f"a shift is the name of a corruption or an ImageSet, got {type(shift).__name__}.")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from midway.data.image_set import ImageArray, ImageSet, check_pixels
-from midway.data.lazy_images import prefetched
+from midway.data.lazy_images import read_ahead
 
 Data = ImageSet | tuple[ImageArray, NDArray[np.int64]]
 """A data set, or a pair of images (N, H, W, C) uint8 and labels (N,)."""
@@ -33,7 +33,6 @@ class Batch:
     group: Tensor
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.labels)
 
 
@@ -46,8 +45,8 @@ class Stream:
     Args:
         sources: Group name -> the images of that group, all of one size.
         labels: Label of each image, (N,).
-        order: Index of the image at each position of the stream.
-        group: Index of the group at each position, in the order of ``sources``.
+        order: Index of the image at each position of the stream. Default: every image once, in order.
+        group: Index of the group at each position, in the order of ``sources``. Default: the first group.
         batch_size: Images per batch; the last batch may be smaller.
         name: Name of the stream in tables, usually the text of its scenario.
 
@@ -55,7 +54,7 @@ class Stream:
         >>> import numpy as np
         >>> from midway.streams import Stream
         >>> images = np.full((3, 2, 2, 3), 255, np.uint8)
-        >>> stream = Stream({"clean": images}, np.array([0, 1, 2]), order=[2, 0, 1], group=[0, 0, 0], batch_size=2)
+        >>> stream = Stream({"clean": images}, np.array([0, 1, 2]), order=[2, 0, 1], batch_size=2)
         >>> [(len(batch), batch.labels.tolist(), batch.images.max().item()) for batch in stream]
         [(2, [2, 0], 1.0), (1, [1], 1.0)]
     """
@@ -65,15 +64,15 @@ class Stream:
         sources: Mapping[str, ImageArray],
         labels: NDArray[np.int64],
         *,
-        order: Any,
-        group: Any,
+        order: Any = None,
+        group: Any = None,
         batch_size: int = 200,
         name: str = "stream",
     ) -> None:
         self.sources = dict(sources)
         self.labels = np.asarray(labels, dtype=np.int64)
-        self.order = np.asarray(order, dtype=np.int64)
-        self.group = np.asarray(group, dtype=np.int64)
+        self.order = np.asarray(np.arange(len(self.labels)) if order is None else order, dtype=np.int64)
+        self.group = np.asarray(np.zeros_like(self.order) if group is None else group, dtype=np.int64)
         self.batch_size = batch_size
         self.name = name
         if batch_size < 1:
@@ -98,14 +97,12 @@ class Stream:
         return tuple(self.sources)
 
     def __len__(self) -> int:
-        """Number of batches."""
         return -(-len(self.order) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches in order."""
         in_memory = all(type(images) is np.ndarray for images in self.sources.values())
         batches = self._positions()
-        pixels = prefetched(_Positions(self), batches, depth=0 if in_memory else 1)
+        pixels = read_ahead(self.pixels, batches, depth=0 if in_memory else 1)
         for positions, images in zip(batches, pixels, strict=True):
             yield Batch(
                 images=to_tensor(images),
@@ -119,7 +116,6 @@ class Stream:
         return Stream(
             dict.fromkeys(self.groups, pixels),
             self.labels[self.order],
-            order=np.arange(len(self.order)),
             group=self.group,
             batch_size=self.batch_size,
             name=self.name,
@@ -143,20 +139,6 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r}, {len(self.order)} images in {len(self)} batches)"
-
-
-class _Positions:
-    """The images of a stream by position, as an array for ``prefetched``."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.shape = (len(stream.order), *next(iter(stream.sources.values())).shape[1:])
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, positions: NDArray[np.int64], /) -> NDArray[np.uint8]:
-        return self.stream.pixels(positions)
 
 
 def to_tensor(pixels: NDArray[np.uint8]) -> Tensor:

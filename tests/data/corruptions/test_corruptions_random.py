@@ -13,8 +13,7 @@ from scipy import ndimage
 
 from midway.data import corrupt, corruption_names
 from midway.data.corruptions import REGISTRY
-from midway.data.corruptions.blur import smooth
-from midway.data.corruptions.pixels import to_bytes, to_unit
+from midway.data.corruptions.pixels import smooth, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws, random_key
 from midway.data.corruptions.registry import closest_size
 from midway.data.corruptions.resampling import sample, streak

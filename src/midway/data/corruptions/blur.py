@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from midway.data.corruptions.pixels import Bytes, Floats, to_bytes, to_unit
+from midway.data.corruptions.pixels import Bytes, smooth, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
 from midway.data.corruptions.registry import Strength, corruption
 from midway.data.corruptions.resampling import mean_zoom, streak
 
+benchmark = partial(corruption, purpose="benchmark", category="blur")
+tuning = partial(corruption, purpose="tuning", category="blur")
 
-@corruption(
-    purpose="benchmark",
-    category="blur",
+
+@benchmark(
     strengths={
         32: ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
         64: ((0.5, 0.6), (1, 0.1), (1.5, 0.1), (2.5, 0.01), (3, 0.1)),
         224: ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
-    },
+    }
 )
 def defocus_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Average over a disk (a lens out of focus). Strength: radius in pixels, sigma that softens the disk's rim."""
@@ -47,30 +50,19 @@ def disk(radius: float, softness: float) -> NDArray[np.float64]:
     return soft[margin : len(line) - margin, margin : len(line) - margin]
 
 
-@corruption(
-    purpose="tuning",
-    category="blur",
-    strengths={32: [0.4, 0.6, 0.7, 0.8, 1], 64: [0.5, 0.75, 1, 1.25, 1.5], 224: [1, 2, 3, 4, 6]},
-)
+@tuning(strengths={32: [0.4, 0.6, 0.7, 0.8, 1], 64: [0.5, 0.75, 1, 1.25, 1.5], 224: [1, 2, 3, 4, 6]})
 def gaussian_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Smooth with a Gaussian. Strength: sigma in pixels."""
     (sigma,) = strength
     return to_bytes(smooth(to_unit(images), sigma))
 
 
-def smooth(images: Floats, sigma: float) -> Floats:
-    """Smooth images (n, H, W, C) with a Gaussian cut at four sigma; edge pixels are repeated."""
-    return np.asarray(ndimage.gaussian_filter(images, (0, sigma, sigma, 0), mode="nearest", truncate=4))
-
-
-@corruption(
-    purpose="benchmark",
-    category="blur",
+@benchmark(
     strengths={
         32: ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
         64: ((0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
         224: ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
-    },
+    }
 )
 def glass_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Frosted glass: smooth, replace every pixel by a near one, smooth again.
@@ -98,11 +90,8 @@ def glass_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 def _sources(offsets: NDArray[np.int16], height: int, width: int, reach: int) -> NDArray[np.intp]:
     """Return the source of each pixel of the batch after a pass, as flat indices (n * H * W,).
 
-    Args:
-        offsets: Offset of the source of each inner pixel, right and down, (n, rows, columns, 2).
-        height: Height of the images.
-        width: Width of the images.
-        reach: Largest offset; inner pixels are more than this from the top left and at least this from the end.
+    ``offsets`` (n, rows, columns, 2), right and down, are those of the sources of the inner pixels, which are more than
+    ``reach`` from the top left and at least that from the end.
     """
     count, rows, columns = offsets.shape[:3]
     indices = np.arange(count * height * width)
@@ -119,14 +108,12 @@ def _sources(offsets: NDArray[np.int16], height: int, width: int, reach: int) ->
         earlier = further
 
 
-@corruption(
-    purpose="benchmark",
-    category="blur",
+@benchmark(
     strengths={
         32: ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
         64: ((10, 1), (10, 1.5), (10, 2), (10, 2.5), (12, 3)),
         224: ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
-    },
+    }
 )
 def motion_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Streak along an angle between -45 and 45 degrees (a moving camera). Strength: radius, sigma in pixels."""
@@ -135,14 +122,12 @@ def motion_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return streak(images, angles, radius=int(radius), sigma=sigma)
 
 
-@corruption(
-    purpose="benchmark",
-    category="blur",
+@benchmark(
     strengths={
         32: ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
         64: ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
         224: ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
-    },
+    }
 )
 def zoom_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Average the image with zooms into its centre (a camera moving forward). Strength: zoom factors' end, step."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +19,11 @@ from midway.data.corruptions.resampling import sample
 # ImageNet-C scales its elastic transform by 244, not by its image side 224.
 IMAGENET_STRETCH = 244 / 224
 
+benchmark = partial(corruption, purpose="benchmark", category="digital")
+tuning = partial(corruption, purpose="tuning", category="digital")
 
-@corruption(
-    purpose="benchmark",
-    category="digital",
-    strengths={32: [0.75, 0.5, 0.4, 0.3, 0.15], 64: [0.4, 0.3, 0.2, 0.1, 0.05], 224: [0.4, 0.3, 0.2, 0.1, 0.05]},
-)
+
+@benchmark(strengths={32: [0.75, 0.5, 0.4, 0.3, 0.15], 64: [0.4, 0.3, 0.2, 0.1, 0.05], 224: [0.4, 0.3, 0.2, 0.1, 0.05]})
 def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Scale the distance of every value to the mean of its channel over the image. Strength: the factor."""
     (factor,) = strength
@@ -36,9 +37,7 @@ def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(values)
 
 
-@corruption(
-    purpose="benchmark",
-    category="digital",
+@benchmark(
     strengths={
         32: ((0, 0, 0.08, 1), (0.05, 0.2, 0.07, 1), (0.08, 0.06, 0.06, 1), (0.1, 0.04, 0.05, 1), (0.1, 0.03, 0.03, 1)),
         64: ((0, 0, 0.08, 1), (0.05, 0.3, 0.06, 1), (0.1, 0.08, 0.06, 1), (0.1, 0.03, 0.03, 1), (0.16, 0.03, 0.02, 1)),
@@ -49,7 +48,7 @@ def contrast(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
             (0.07, 0.01, 0.02, IMAGENET_STRETCH),
             (0.12, 0.01, 0.02, IMAGENET_STRETCH),
         ),
-    },
+    }
 )
 def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """A random affine map, then a smooth random displacement.
@@ -91,52 +90,44 @@ def _affine(images: Floats, jitter: NDArray[np.float64]) -> Floats:
     return sample(images, down.astype(np.float32), right.astype(np.float32), "reflect")
 
 
-@corruption(
-    purpose="benchmark",
-    category="digital",
-    strengths={32: [0.95, 0.9, 0.85, 0.75, 0.65], 64: [0.9, 0.8, 0.7, 0.6, 0.5], 224: [0.6, 0.5, 0.4, 0.3, 0.25]},
+@benchmark(
+    strengths={32: [0.95, 0.9, 0.85, 0.75, 0.65], 64: [0.9, 0.8, 0.7, 0.6, 0.5], 224: [0.6, 0.5, 0.4, 0.3, 0.25]}
 )
 def pixelate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Shrink and enlarge, both with a box filter. Strength: factor of the sides."""
     (factor,) = strength
     height, width = images.shape[1:3]
     small = max(int(width * factor), 1), max(int(height * factor), 1)
-    coarse = np.empty_like(images)
-    for result, image in zip(coarse, images, strict=True):
-        shrunk = Image.fromarray(_plain(image)).resize(small, Image.Resampling.BOX)
-        _plain(result)[...] = np.asarray(shrunk.resize((width, height), Image.Resampling.BOX))
-    return coarse
+    box = Image.Resampling.BOX
+    return _with_pillow(images, lambda image: image.resize(small, box).resize((width, height), box))
 
 
-@corruption(
-    purpose="benchmark",
-    category="digital",
-    strengths={32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]},
-)
+@benchmark(strengths={32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]})
 def jpeg_compression(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Encode as JPEG and decode. Strength: JPEG quality."""
     (quality,) = strength
-    decoded = np.empty_like(images)
-    for result, image in zip(decoded, images, strict=True):
+
+    def decoded(image: Image.Image) -> Image.Image:
         file = io.BytesIO()
-        Image.fromarray(_plain(image)).save(file, "JPEG", quality=int(quality))
-        _plain(result)[...] = np.asarray(Image.open(file))
-    return decoded
+        image.save(file, "JPEG", quality=int(quality))
+        return Image.open(file)
+
+    return _with_pillow(images, decoded)
 
 
-def _plain(image: Bytes) -> Bytes:
-    """Return a view for Pillow: (H, W, 3), or (H, W) for one channel."""
-    return image[..., 0] if image.shape[-1] == 1 else image
+def _with_pillow(images: Bytes, function: Callable[[Image.Image], Image.Image]) -> Bytes:
+    """Apply a function to each image; Pillow takes (H, W, 3), or (H, W) for one channel."""
+    plain = images[..., 0] if images.shape[-1] == 1 else images
+    results = [np.asarray(function(Image.fromarray(image))) for image in plain]
+    return np.stack(results).reshape(images.shape)
 
 
-@corruption(
-    purpose="tuning",
-    category="digital",
+@tuning(
     strengths={
         32: ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
         64: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)),
         224: ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
-    },
+    }
 )
 def saturate(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Change the HSV saturation, not hue and value. Strength: factor, summand.

@@ -1,9 +1,10 @@
-"""Conversion of images between bytes and numbers from 0 to 1."""
+"""Operations on the values of images: bytes to numbers from 0 to 1 and back, luma, smoothing."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -37,3 +38,8 @@ def grey(images: Floats) -> Floats:
     # Not a matrix product, which may sum in another order for another batch size.
     luma = images[..., 0] * red + images[..., 1] * green + images[..., 2] * blue
     return np.asarray(luma[..., None], dtype=np.float32)
+
+
+def smooth(images: Floats, sigma: float) -> Floats:
+    """Smooth images (n, H, W, C) or (n, H, W) with a Gaussian cut at four sigma; edge pixels are repeated."""
+    return np.asarray(ndimage.gaussian_filter(images, sigma, mode="nearest", truncate=4, axes=(1, 2)))

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from midway.data.corruptions.pixels import Floats
 
@@ -25,25 +25,22 @@ class Draws:
     sequence takes about a microsecond.
 
     Args:
-        key: From ``random_key``.
+        key: Two 64-bit words, for the corruption, severity and seed.
         indices: The index of each image, (n,).
 
     Example:
-        >>> import numpy as np
-        >>> from midway.data.corruptions.randomness import Draws, random_key
-        >>> key = random_key("fog", 5, seed=0)
-        >>> both, alone = Draws(key, np.array([3, 8])), Draws(key, np.array([8]))
+        >>> from midway.data import Draws
+        >>> both, alone = Draws((1, 2), [3, 8]), Draws((1, 2), [8])
         >>> bool((both.normal((2, 2))[1] == alone.normal((2, 2))[0]).all())
         True
     """
 
-    def __init__(self, key: tuple[int, int], indices: NDArray[np.uint64]) -> None:
+    def __init__(self, key: tuple[int, int], indices: ArrayLike) -> None:
         self._key = np.array(key, dtype=np.uint64)
         self._indices = np.asarray(indices, dtype=np.uint64)
         self._calls = 0
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self._indices)
 
     def normal(self, shape: tuple[int, ...]) -> Floats:

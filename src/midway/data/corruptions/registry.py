@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from midway.data.corruptions.pixels import Bytes
 from midway.data.corruptions.randomness import Draws
-from midway.registry import Registry
+from midway.registry import Registered, Registry
 
 Purpose = Literal["benchmark", "tuning", "extra"]
 Category = Literal["noise", "blur", "weather", "digital", "extra"]
@@ -21,18 +21,15 @@ SIZES = (32, 64, 224)
 
 
 @dataclass(eq=False)
-class Corruption:
-    """A registered corruption: its function and the arguments of ``corruption``, with a table of strengths per size."""
+class Corruption(Registered):
+    """A registered corruption.
 
-    name: str
-    function: Function
+    Attributes: those of ``corruption``, with a table of strengths per size; ``function``, the corruption itself.
+    """
+
     purpose: Purpose
     category: Category
     strengths: Mapping[int, tuple[Strength, ...]]
-
-    def __post_init__(self) -> None:
-        # The registry identifies a definition by its qualified name: a notebook may execute it twice.
-        self.__module__, self.__qualname__ = self.function.__module__, self.function.__qualname__
 
     def strength(self, size: int, severity: int) -> Strength:
         """Return the strength for a published image side, or for the nearest side that this corruption defines."""
@@ -60,14 +57,10 @@ def corruption(
         category: The archive of ImageNet-C that contains it.
         name: Default: the name of the function.
 
-    Raises:
-        ValueError: A severity, a side, the purpose or the category is missing or unknown, or the name is in use.
-
-    Example::
-
-        @midway.data.corruption(strengths=[0.9, 0.7, 0.5, 0.3, 0.1])
-        def darkness(images, strength, draws):
-            return (images * strength[0]).astype(np.uint8)
+    Example:
+        >>> @midway.data.corruption(strengths=[0.9, 0.7, 0.5, 0.3, 0.1])  # doctest: +SKIP
+        ... def darkness(images, strength, draws):
+        ...     return (images * strength[0]).astype(np.uint8)
     """
     by_size = strengths if isinstance(strengths, Mapping) else {SIZES[0]: strengths}
     table = {
@@ -106,14 +99,5 @@ def corruption_names(purpose: Purpose | None = None) -> tuple[str, ...]:
 
 
 def closest_size(height: int, width: int) -> int:
-    """Return the published side for images of this size: 32 if the shorter side is at most 48, 64 up to 144, else 224.
-
-    Example:
-        >>> from midway.data.corruptions.registry import closest_size
-        >>> closest_size(28, 28), closest_size(96, 128), closest_size(224, 300)
-        (32, 64, 224)
-    """
-    side = min(height, width)
-    if side <= 48:
-        return 32
-    return 64 if side <= 144 else 224
+    """Return the published side nearest to the shorter side of an image."""
+    return min(SIZES, key=lambda side: abs(side - min(height, width)))

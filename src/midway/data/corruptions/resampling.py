@@ -19,17 +19,7 @@ Border = Literal["reflect", "symmetric"]
 
 
 def sample(images: Floats, down: Floats, right: Floats, border: Border) -> Floats:
-    """Read each image at real-valued coordinates, bilinear between pixels.
-
-    Args:
-        images: (n, H, W, C).
-        down: The row coordinates, (n, H, W).
-        right: The column coordinates, (n, H, W).
-        border: How the image continues beyond its edge.
-
-    Returns:
-        The values (n, H, W, C).
-    """
+    """Read each image (n, H, W, C) at real-valued coordinates (n, H, W), bilinear between pixels."""
     count, height, width, channels = images.shape
     pixels = images.reshape(-1, channels)
     top, bottom, down_share = _neighbours(down, height, border)
@@ -88,10 +78,9 @@ def _operator(height: int, width: int, factors: tuple[float, ...]) -> sparse.csr
 
 
 def _axis(size: int, factor: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Stretch the middle of one axis; its ends remain on pixel centres.
+    """Stretch the middle of one axis; return the two sources of each index and their shares, both (size, 2).
 
-    Returns:
-        The two source indices of each index, and their shares, both (size, 2).
+    The ends of the source remain on pixel centres.
     """
     source_size = int(np.ceil(size / factor))
     stretched = round(source_size * factor)
@@ -104,20 +93,11 @@ def _axis(size: int, factor: float) -> tuple[NDArray[np.intp], NDArray[np.float6
 
 
 def streak(images: Bytes, angles: NDArray[np.float32], *, radius: int, sigma: float) -> Bytes:
-    """Blur each image along its own angle.
+    """Blur each image (n, H, W, C) along its own angle (n,), in degrees.
 
     A pixel becomes the weighted mean of the 2 * radius + 1 pixels from itself onwards in the direction
     (cos angle, sin angle), x to the right and y down. The weights are half a Gaussian; coordinates are rounded to
     integers, halves down; pixels beyond the edge repeat the edge; the mean is rounded to 8 bits.
-
-    Args:
-        images: (n, H, W, C).
-        angles: (n,), degrees.
-        radius: In pixels.
-        sigma: In pixels.
-
-    Returns:
-        The blurred images (n, H, W, C).
     """
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))

