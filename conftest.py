@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from hypothesis import settings
 
+import midway  # noqa: F401  before doctests import its modules by their paths
+
 settings.register_profile("midway", deadline=None, derandomize=True)
 settings.load_profile("midway")
 torch.set_num_threads(1)

@@ -77,9 +77,14 @@ def dataset(
         ValueError: The loader has an unknown argument, or the name is in use.
 
     Example:
-        >>> @midway.data.dataset("flowers", remedy="get it from example.org/flowers.")  # doctest: +SKIP
+        >>> import midway
+        >>> @midway.data.dataset("flowers", remedy="get it from example.org/flowers.")
         ... def load_flowers(root, *, split="test"):
         ...     return midway.data.load("folder", root / split)
+        >>> "flowers" in midway.data.names()
+        True
+        >>> from midway.data.datasets import REGISTRY
+        >>> REGISTRY.remove("flowers")
     """
 
     def register(function: L) -> L:
@@ -168,8 +173,11 @@ def data_home() -> Path:
 
     Example:
         >>> from midway.data import data_home
-        >>> data_home()  # doctest: +SKIP
-        PosixPath('/home/ada/.cache/midway/data')
+        >>> import os
+        >>> os.environ["MIDWAY_DATA"] = "somewhere"
+        >>> data_home().name
+        'somewhere'
+        >>> del os.environ["MIDWAY_DATA"]
     """
     if chosen := os.environ.get("MIDWAY_DATA"):
         return Path(chosen).expanduser()

@@ -86,8 +86,14 @@ def scenario(example: str, *, amount: AmountKind | None = None, all_severities: 
             name of a shift or its sets from severity 1 on.
 
     Example:
-        >>> @midway.streams.scenario("alternating:fog/snow@8", amount="count")  # doctest: +SKIP
-        ... def alternating(data, shift_a, shift_b, *, period=8, severity=5, batch_size=200, seed=0): ...
+        >>> import midway
+        >>> @midway.streams.scenario("alternating:fog/snow@8", amount="count")
+        ... def alternating(data, shift_a, shift_b, *, period=8, severity=5, batch_size=200, seed=0):
+        ...     return midway.streams.mixture(data, shift_a, shift_b, batch_size=batch_size)  # for brevity
+        >>> str(midway.streams.Scenario.parse("alternating:frost/fog"))
+        'alternating:frost/fog@8'
+        >>> from midway.streams.registry import REGISTRY
+        >>> REGISTRY.remove("alternating")
     """
     name, _, rest = example.partition(":")
     match = TEXT.fullmatch(rest)

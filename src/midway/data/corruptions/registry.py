@@ -58,9 +58,14 @@ def corruption(
         name: Default: the name of the function.
 
     Example:
-        >>> @midway.data.corruption(strengths=[0.9, 0.7, 0.5, 0.3, 0.1])  # doctest: +SKIP
+        >>> import midway, numpy as np
+        >>> @midway.data.corruption(strengths=[0.9, 0.7, 0.5, 0.3, 0.1])
         ... def darkness(images, strength, draws):
         ...     return (images * strength[0]).astype(np.uint8)
+        >>> midway.corrupt(np.full((1, 8, 8, 3), 200, np.uint8), "darkness", severity=3).max()
+        np.uint8(100)
+        >>> from midway.data.corruptions import REGISTRY
+        >>> REGISTRY.remove("darkness")
     """
     by_size = strengths if isinstance(strengths, Mapping) else {SIZES[0]: strengths}
     table = {
