@@ -92,6 +92,82 @@ def test_both_appear_in_midway_run_and_in_the_report(folder: Path, tmp_path: Pat
     assert "alternating" in page
 
 
+EVERYTHING = """
+import midway
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
+from midway.adaptation.registry import register
+from midway.bench.engines import LocalEngine, engine
+from midway.data import dataset
+from midway.metrics import metric
+from midway.report import Frame
+from midway.report.figures import figure
+from midway.report.figures.drawing import new_figure
+
+
+@register
+class Halved(Method):
+    \"\"\"Returns half of the source's logits.\"\"\"
+
+    about = About("halved", "Halved", "-", "none", "nothing", "-", "1 F")
+
+    def step(self, images):
+        return self.model(images) / 2
+
+
+@metric("mean confidence", unit="%", by_group=True)
+def mean_confidence(answers):
+    return 100 * answers.logits.softmax(dim=1).amax(dim=1).mean().item()
+
+
+@engine("inline")
+class InlineEngine(LocalEngine):
+    \"\"\"Runs cells in this process.\"\"\"
+
+
+@dataset("handful", remedy="it is always installed.")
+def load_handful(root):
+    return midway.data.load("cifar10-mini").first(32)
+
+
+@figure("labels", title="Labels", caption="All labels.", source=Frame, requires="a result",
+        build=lambda frame: frame.unique("label"))
+def draw_labels(labels):
+    drawing = new_figure(2, 2)
+    drawing.text(0.1, 0.5, ", ".join(labels))
+    return drawing
+"""
+POINTS = {
+    "midway.methods": "Halved",
+    "midway.metrics": "mean_confidence",
+    "midway.engines": "InlineEngine",
+    "midway.datasets": "load_handful",
+    "midway.figures": "draw_labels",
+}
+
+
+def test_a_method_metric_engine_data_set_and_figure_take_one_decorator_each(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "site-packages", "other_midway", EVERYTHING, POINTS)
+    out = tmp_path / "out"
+
+    def midway_command(*arguments: str) -> str:
+        command = [sys.executable, "-m", "midway", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(folder))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    plan = ["--methods", "source,halved", "--data", "handful", "--engine", "inline", "--batch-sizes", "16"]
+    assert "halved" in midway_command("run", *plan, "--out", str(out))
+    assert "mean confidence" in (out / "report.html").read_text()
+    midway_command("report", str(out), "--metric", "mean_confidence", "--table", str(out / "t.csv"))
+    assert "halved" in (out / "t.csv").read_text()
+    assert "mean_confidence" in (out / "t.csv").read_text()
+    midway_command("figures", str(out), "--only", "labels")
+    assert list(out.rglob("labels.*"))
+    for kind, name in {"methods": "halved", "metrics": "mean_confidence", "engines": "inline"}.items():
+        assert name in midway_command("list", kind)
+
+
 def test_a_broken_package_is_a_warning(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "site-packages", "broken_midway", "import no_such_module")
     message = "broken_midway:darkness cannot be imported: No module named"
