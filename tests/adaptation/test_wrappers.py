@@ -198,8 +198,9 @@ def test_guarded_keeps_the_accuracy_where_tent_with_an_absurd_step_size_collapse
 def test_wrapped_methods_are_evaluated_like_others() -> None:
     stream = midway.streams.pure(midway.data.load("cifar10-mini").first(60), "clean", batch_size=20)
     bn = midway.evaluate(midway.BN(tiny_network(classes=10)), stream)
-    episodic = midway.evaluate(midway.Guarded(midway.Episodic(midway.Tent(tiny_network(classes=10)))), stream)
-    assert episodic.method == "guarded(episodic(tent))"
+    wrapped = midway.Guarded(midway.Episodic(midway.Tent(tiny_network(classes=10))))
+    episodic = midway.evaluate(wrapped, stream)
+    assert wrapped.about.name == "guarded(episodic(tent))"
     own = {"min_diversity": 0.6, "entropy_range": [0.001, 0.99]}
     assert episodic.hyperparameters == own | {
         "optimizer": "adam",
