@@ -16,11 +16,11 @@ from torch import Tensor
 
 from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
-from midway.bench.cell import Cell
+from midway.bench.engines.base import using_threads
 from midway.bench.plan import Grid
+from midway.bench.record import Cell
 from midway.bench.resources import ResourceCache
 from midway.bench.store import Store
-from midway.bench.work import make_method, using_threads
 from midway.files import write_atomically
 
 LEAST_BATCHES = 2
@@ -124,7 +124,7 @@ class CostEstimator:
             images = next(iter(self.resources.lazy_stream(cell))).images.to(cell.device)
             with using_threads(cell.threads), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.estimates[kind] = estimate_cost(make_method(cell, self.resources), images)
+                self.estimates[kind] = estimate_cost(self.resources.method(cell), images)
         return self.estimates[kind]
 
 

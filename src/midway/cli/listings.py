@@ -14,7 +14,7 @@ from rich.text import Text
 
 from midway import methods, models
 from midway.adaptation import describe
-from midway.bench.plan_values import import_plugins
+from midway.bench.entries import import_plugins
 from midway.cli.run import split_commas
 from midway.cli.terminal import terminal
 from midway.suggest import unknown

@@ -15,12 +15,11 @@ from midway import data as datasets
 from midway.bench import Grid, LocalEngine, Record, Store, paper
 from midway.bench.budget import Fit, fit_grid, read_duration
 from midway.bench.complexity import measure_complexity
-from midway.bench.networks import load_network
+from midway.bench.resources import load_network
 from midway.bench.suites import Suite, suite
-from midway.cli.progress import ProgressLine
 from midway.cli.report import print_table, report_records
 from midway.cli.run import check_device, command_line, run_into, stored
-from midway.cli.terminal import terminal
+from midway.cli.terminal import ProgressLine, terminal
 from midway.metrics import METRICS
 from midway.report import Table, export, frame
 from midway.report.paper import complexity_table

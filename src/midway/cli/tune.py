@@ -13,13 +13,10 @@ from rich.console import Console
 
 from midway.bench import Engine, LocalEngine, ResourceCache, Store, load_plan, run
 from midway.bench.budget import read_duration
-from midway.bench.entries import Entry, parse_entries
-from midway.bench.plan_values import import_plugins
+from midway.bench.entries import Entry, import_plugins, parse_entries
 from midway.bench.resources import check_data
-from midway.cli.engines import ENGINE_HELP, create_engine, read_options
-from midway.cli.progress import ProgressLine, RunProgress, in_words
-from midway.cli.run import check_device, split_commas, stored
-from midway.cli.terminal import terminal
+from midway.cli.run import ENGINE_HELP, check_device, create_engine, split_commas, stored
+from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
 from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
 from midway.tune import SCENARIOS, Search, StudyResult, TrialRecord, held_out_plan
@@ -90,7 +87,7 @@ def tune(
         threads=threads,
     )
     options = {"address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
-    chosen = create_engine(engine, options | read_options(engine_option or []), jobs=jobs)
+    chosen = create_engine(engine, options, engine_option, jobs=jobs)
     _check(search, chosen, folder)
     seconds = read_duration(timeout) if timeout else float("inf")
     try:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from midway.bench.cell import as_tuple
+from midway.bench.record import with_tuples
 from midway.files import write_atomically
 
 STUDY, HELD_OUT = "study.json", "held_out"
@@ -121,7 +121,7 @@ class StudyResult:
         try:
             content = json.loads(path.read_text())
             trials = [
-                TrialRecord(**(trial | {"rounds": tuple(trial["rounds"]), "settings": _with_tuples(trial["settings"])}))
+                TrialRecord(**(trial | {"rounds": tuple(trial["rounds"]), "settings": with_tuples(trial["settings"])}))
                 for trial in content.pop("trials")
             ]
             return cls(trials=tuple(trials), **content)
@@ -130,7 +130,3 @@ class StudyResult:
                 f"{path} is not a result of `midway tune` ({type(error).__name__}: {error}): run the same command "
                 "again, its storage has every trial."
             ) from error
-
-
-def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: as_tuple(value) for name, value in settings.items()}

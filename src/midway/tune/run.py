@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from midway.bench import Engine, LocalEngine, ResourceCache
-from midway.bench.code import import_modules, registering_modules
+from midway.bench.code import registering_modules
 from midway.bench.engines.base import TaskOfCell
 from midway.tune.result import StudyResult, TrialRecord
 from midway.tune.search import Search
@@ -37,15 +37,7 @@ def import_studies() -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class SearchTask(TaskOfCell):
-    """Runs trials until the study has enough of them; the cell is one of the search.
-
-    Attributes:
-        search: What is searched.
-        storage: Where the study is stored.
-        trials: Number of trials that the study shall have.
-        seconds: No trial begins after this time.
-        modules: Modules outside midway that register the method and so on.
-    """
+    """Runs trials until the study has enough of them or the time is up; the cell is one of the search."""
 
     stop_seconds: ClassVar[float] = 30.0  # to queue the settings of the running trial again
 
@@ -53,12 +45,11 @@ class SearchTask(TaskOfCell):
     storage: str
     trials: int
     seconds: float
-    modules: tuple[str, ...] = ()
 
     def run(self, memory: dict[str, Any], tell: Tell) -> None:
         """Run trials and tell the record of each."""
         studies, open_storage = import_studies()
-        import_modules(self.modules)
+        self.register()
         ends = time.monotonic() + self.seconds
         resources = memory.setdefault("resources", ResourceCache())
         with studies.quiet(), open_storage(self.storage, studies.retry) as storage:
@@ -127,7 +118,7 @@ def tune(
         study = studies.open_study(search, opened, engine.resources or ResourceCache())
         while True:
             before = study.get_trials(deepcopy=False)
-            task = SearchTask(cell, search, storage, trials, ends - time.monotonic(), registering_modules(cell))
+            task = SearchTask(cell, search, storage, trials, ends - time.monotonic(), modules=registering_modules(cell))
             spare = SPARE_TASKS if engine.local and jobs > 1 else 0
             results = list(engine.map([task] * (jobs + spare), on_message))
             died = [result for _, result in results if isinstance(result, Died)]

@@ -10,8 +10,8 @@ from statistics import fmean
 import torch
 
 from midway.bench import Cell
+from midway.bench.engines.base import using_threads
 from midway.bench.resources import ResourceCache
-from midway.bench.work import make_method, using_threads
 from midway.streams import Stream
 
 OnRound = Callable[[int, int, float], None]
@@ -74,7 +74,7 @@ class _Run:
 
     def __init__(self, cell: Cell, stream: Stream, resources: ResourceCache) -> None:
         self.cell, self.stream = cell, stream
-        self.method = make_method(cell, resources)
+        self.method = resources.method(cell)
         self.batches = iter(stream)
         self.correct = torch.zeros(len(stream.groups), dtype=torch.int64)
         self.seen = torch.zeros_like(self.correct)

@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from midway.bench.cell import Cell
 from midway.bench.engines.base import CellTask, Engine, engine
-from midway.bench.networks import FROM_FILES, load_network
-from midway.bench.resources import ResourceCache
+from midway.bench.record import Cell
+from midway.bench.resources import FROM_FILES, ResourceCache, load_network
 from midway.data import ImageSet, load
 from midway.workers import Died, Task
 
