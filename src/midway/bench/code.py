@@ -80,7 +80,7 @@ def code_digest(modules: Iterable[str]) -> str:
         lines.append(f"{name} {source.digest}")
         for imported, names in source.imports:
             top = imported.partition(".")[0]
-            if top not in packages and _is_library(top):
+            if top not in packages and (top in sys.stdlib_module_names or _is_library(top)):
                 continue
             if imported in sys.modules and not hasattr(sys.modules[imported], "__path__"):
                 waiting.append(imported)
@@ -104,9 +104,7 @@ def _file_of(module: str) -> Path | None:
 
 @cache
 def _is_library(package: str) -> bool:
-    """Tell whether a top-level package is installed or belongs to Python itself."""
-    if package in sys.stdlib_module_names:
-        return True
+    """Tell whether a top-level package is installed."""
     path = _file_of(package)
     return path is not None and bool(INSTALLED & {*path.parts})
 

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -170,23 +170,17 @@ def _names(key: str, value: Any) -> tuple[str, ...]:
     return _strings(key, parts)
 
 
-def _integers(least: int, most: int | None = None) -> Callable[[str, Any], tuple[int, ...]]:
-    def read(key: str, value: Any) -> tuple[int, ...]:
-        values = value if isinstance(value, list | tuple) else (value,)
-        return _not_empty(key, tuple(_integer(least, most)(key, each) for each in values))
-
-    return read
+def _integers(key: str, value: Any, least: int, most: int | None = None) -> tuple[int, ...]:
+    values = value if isinstance(value, list | tuple) else (value,)
+    return _not_empty(key, tuple([_integer(key, each, least, most) for each in values]))
 
 
-def _integer(least: int, most: int | None = None) -> Callable[[str, Any], int]:
-    def read(key: str, value: Any) -> int:
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        if not is_integer or value < least or (most is not None and value > most):
-            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-            raise PlanError(f"{key} must be an integer {limits}, got {value!r}.", key)
-        return int(value)
-
-    return read
+def _integer(key: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not is_integer or value < least or (most is not None and value > most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise PlanError(f"{key} must be an integer {limits}, got {value!r}.", key)
+    return int(value)
 
 
 def _not_empty(key: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -238,14 +232,14 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "data": _names,
     "root": _string,
     "scenarios": _names,
-    "severities": _integers(1, 5),
-    "seeds": _integers(0),
-    "batch_sizes": _integers(1, LARGEST_BATCH),
-    "images": _integer(1),
-    "size": _integer(1),
+    "severities": partial(_integers, least=1, most=5),
+    "seeds": partial(_integers, least=0),
+    "batch_sizes": partial(_integers, least=1, most=LARGEST_BATCH),
+    "images": _integer,
+    "size": _integer,
     "precision": _string,
     "device": _string,
-    "threads": _integer(1),
+    "threads": _integer,
     "import": _names,
 }
 """Key of a plan -> function that checks its value and converts it."""

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,24 +18,9 @@ from midway.metrics import Answers, compute
 from midway.streams import Batch, Stream
 
 
-class Batches(Protocol):
-    """What a method is evaluated on: batches, the names of their groups, and a name."""
-
-    @property
-    def name(self) -> str:
-        """The name in tables and messages."""
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Names of the groups."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches in order."""
-
-
 def answer(
     method: Method,
-    stream: Batches,
+    stream: Stream | _Pairs,
     *,
     on_batch: Callable[[float], None] | None = None,
     around_first: Callable[[], AbstractContextManager[object]] = nullcontext,
@@ -77,7 +61,7 @@ def answer(
     return Answers(torch.cat(logits), torch.cat(labels), torch.cat(groups), tuple(seconds), batch_sizes=sizes)
 
 
-def measure(method: Method, stream: Batches, answers: Answers) -> Result:
+def measure(method: Method, stream: Stream | _Pairs, answers: Answers) -> Result:
     """Compute all metrics of a method's answers to a stream, for the whole stream and for each of its groups."""
     groups: dict[str, dict[str, float]] = {}
     for index, group in enumerate(stream.groups):
@@ -142,7 +126,7 @@ def evaluate(
     """
     if not isinstance(method, Method):
         method = Source(method)
-    shown: Batches = stream if isinstance(stream, Stream) else _Pairs(stream)
+    shown = stream if isinstance(stream, Stream) else _Pairs(stream)
     if reset:
         method.reset()
     return measure(method, shown, answer(method, shown, on_batch=on_batch))

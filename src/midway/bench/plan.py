@@ -1,16 +1,4 @@
-"""Plans: a grid of methods, networks, data, scenarios and seeds becomes a list of cells.
-
-networks = "wrn16_2.cifar10"        # a string or a list of strings
-scenarios = ["pure:all", "outlier:glass_blur/gaussian_noise@0.005"]
-seeds = [0, 1, 2]
-images = 2000
-methods = "source, bn, tent"        # in addition to the tables below
-
-[[method]]
-name = "tea"
-label = "TEA x4"                    # the name in tables
-steps = 4                           # any hyper-parameter
-"""
+"""Plans: a grid of methods, networks, data, scenarios and seeds becomes a list of cells."""
 
 from __future__ import annotations
 
@@ -79,15 +67,10 @@ class Grid:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Grid:
-        """Check a plan of plain values, from a TOML file or the command line.
+        """Check a plan of plain values, from a TOML file or the command line; a ``PlanError`` says what is wrong where.
 
-        Args:
-            content: The keys are those of this class; a single value may replace a list of one. ``methods`` is a
-                string, ``method`` a list of tables with ``name``, ``label`` and settings. ``import`` names modules
-                that register methods, scenarios and so on.
-
-        Raises:
-            PlanError: With what is wrong, what to do, and the path to the value in the plan.
+        The keys are those of this class; a single value may replace a list of one. ``methods`` is a string, ``method``
+        a list of tables with ``name``, ``label`` and settings. ``import`` names modules that register things.
         """
         for key in content:
             if key not in READERS:
@@ -106,11 +89,7 @@ class Grid:
         return cls(**values)
 
     def cells(self) -> list[Cell]:
-        """List the cells; cells of one stream are adjacent.
-
-        Raises:
-            PlanError: A name is unknown, a file is missing, or two entries are the same.
-        """
+        """List the cells; cells of one stream are adjacent."""
         scenarios = self.each_scenario()
         weights = {network: _weights(network) for network in self.networks}
         sets = [_data_set(text, self.root) for text in self.data]
@@ -145,17 +124,7 @@ class Grid:
         return cells
 
     def each_scenario(self) -> list[Scenario]:
-        """List the scenarios; ``pure:all`` is fifteen.
-
-        Raises:
-            PlanError: A scenario is not valid.
-
-        Example:
-            >>> from midway.bench import Grid
-            >>> scenarios = Grid.from_dict({"methods": "bn", "scenarios": "pure:all"}).each_scenario()
-            >>> len(scenarios), str(scenarios[0])
-            (15, 'pure:gaussian_noise')
-        """
+        """List the scenarios; ``pure:all`` is fifteen."""
         scenarios: dict[Scenario, None] = {}
         for text in self.scenarios:
             for severity in self.severities:
@@ -264,13 +233,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 
 def load_plan(path: Path | str) -> Grid:
-    r"""Read and check a plan.
-
-    Args:
-        path: A TOML file.
-
-    Raises:
-        PlanError: ``file:line: what is wrong, what to do``.
+    r"""Read and check a plan in a TOML file; a ``PlanError`` reads ``file:line: what is wrong, what to do``.
 
     Example:
         >>> import tempfile

@@ -99,7 +99,9 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cell as plain values, ready for JSON."""
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"scenario": str(self.scenario)}
+        content = vars(self) | {"scenario": str(self.scenario)}
+        content.pop("key", None)  # cached
+        return content
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:

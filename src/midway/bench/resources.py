@@ -228,11 +228,10 @@ class ResourceCache:
             key = (cell.data, cell.root, cell.size, *which.items())
             if key not in self._sets:
                 self._sets[key] = self._load_data(cell.data, cell.root, size=cell.size, **which)
-            if (*key, cell.images, cell.seed) not in self._arranged:
-                self._arranged[*key, cell.images, cell.seed] = arranged(
-                    self._sets[key], images=cell.images, seed=cell.seed
-                )
-            return self._arranged[*key, cell.images, cell.seed]
+            part = (*key, cell.images, cell.seed)
+            if part not in self._arranged:
+                self._arranged[part] = arranged(self._sets[key], images=cell.images, seed=cell.seed)
+            return self._arranged[part]
 
         def shifted(shift: str, severity: int) -> ImageSet:
             if shifts == "domains":
@@ -247,16 +246,16 @@ class ResourceCache:
         return shifted
 
 
-def check_data(cells: Iterable[Cell], resources: ResourceCache, *, load_pixels: bool = True) -> None:
+def check_data(cells: Iterable[Cell], resources: ResourceCache | None) -> None:
     """Raise before a run begins if a data set is missing or damaged.
 
-    Unless ``load_pixels``, data sets whose files exist are only opened if that reads no images.
+    Without resources of this process, data sets whose files exist are only opened if that reads no images.
     """
     for cell in {(cell.data, cell.root, cell.size): cell for cell in cells}.values():
         folder = data_home() / cell.data if cell.root is None else Path(cell.root)
         reads_lazily = bool({"corruption", "size"} & DATA_SETS[cell.data].arguments)
-        if load_pixels or reads_lazily or not (folder.is_dir() and any(folder.iterdir())):
-            resources.data_set(cell)
+        if resources is not None or reads_lazily or not (folder.is_dir() and any(folder.iterdir())):
+            (resources or ResourceCache()).data_set(cell)
 
 
 def arranged(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -33,11 +32,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def read_records(folder: Path | str) -> list[Record]:
-    """Read every complete line of a store, also while a run is writing to it.
-
-    Raises:
-        FileNotFoundError: There is no store.
-        StoreError: A line is damaged; the message has its number.
+    """Read every complete line of a store, also while a run is writing to it; a ``StoreError`` has the damaged line.
 
     Example:
         >>> import tempfile
@@ -61,17 +56,11 @@ class Store:
 
     Every record is one line, on the disk before the next cell begins: killing a run at any moment loses at most the
     cells that are running. A last line that a kill truncated is dropped when the store is opened again; damage
-    anywhere else is an error with its line number.
+    anywhere else is a ``StoreError`` with its line number. ``truncated`` tells whether a line was dropped.
 
     Args:
         folder: The folder; created if it does not exist.
         wait: Wait while another run writes to the folder, instead of raising.
-
-    Attributes:
-        truncated: A truncated line was dropped.
-
-    Raises:
-        StoreError: Another run writes to the folder, it cannot be written to, or its file is damaged.
 
     Example:
         >>> import tempfile
@@ -143,18 +132,13 @@ class Store:
         return list(self._latest.values())
 
     def find(self, cell: Cell, *, keep_old: bool = False) -> Record | None:
-        """Return the record of a cell under the label of the cell, or None.
-
-        Args:
-            cell: The cell.
-            keep_old: Also accept a record of other code; one of the same code comes first.
-        """
+        """Return the record of a cell under the label of the cell, or None."""
         record = self._by_code.get((cell.key, cell.code))
         if keep_old and (record is None or record.result is None):
             record = self._latest.get(cell.key, record)
         if record is None:
             return None
-        return replace(record, cell=replace(cell, code=record.cell.code))
+        return replace(record, cell=cell if cell.code == record.cell.code else replace(cell, code=record.cell.code))
 
     def has(self, cell: Cell, *, predictions: bool = False, keep_old: bool = False) -> bool:
         """Tell whether a cell has a result, and its predictions if they are wanted."""
@@ -168,11 +152,7 @@ class Store:
         return [cell for cell in cells if self.has(cell, keep_old=True) and not self.has(cell)]
 
     def add(self, record: Record, *, command: str) -> None:
-        """Add a record; when this returns it is on the disk.
-
-        Raises:
-            StoreError: The disk is full or fails; the file is then as before.
-        """
+        """Add a record; when this returns it is on the disk."""
         stored = self._store_answers(record.cell, record.answers) if record.answers else None
         line = replace(record, command=command, predictions=stored).to_line()
         size = os.fstat(self._file).st_size
@@ -218,18 +198,12 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 def load_predictions(folder: Path, record: Record) -> dict[str, NDArray[Any]]:
     """Read the answers stored with a record: ``logits``, ``labels`` and ``group``.
-
-    Raises:
-        FileNotFoundError: They were not stored.
-        StoreError: They are damaged.
 
     Example:
         >>> import tempfile

@@ -9,7 +9,7 @@ import typer
 
 from midway.bench import LocalEngine, Store
 from midway.bench.budget import fit_grid
-from midway.bench.demo import DATA, NETWORK, REQUIRED, demo_grid
+from midway.bench.suites import DEMO_DATA, DEMO_NETWORK, DEMO_REQUIRED, demo_grid
 from midway.cli.run import run_into, show_results, split_commas, stored
 from midway.cli.terminal import terminal
 from midway.report import group_records
@@ -36,7 +36,7 @@ def demo(
             grid,
             store,
             budget,
-            required=REQUIRED,
+            required=DEMO_REQUIRED,
             resources=engine.resources,
             fixed_images=images,
             reuse_images=False,
@@ -56,6 +56,7 @@ def _draw_image_changes(out: Path, seed: int) -> None:
     from midway.models import load as load_model
     from midway.report.figures import NetworkAndImages, draw_figures, save
 
-    given = NetworkAndImages(load_model(NETWORK).eval(), load(DATA).first(20), batch_size=20, image=3, seed=seed)
+    network, images = load_model(DEMO_NETWORK).eval(), load(DEMO_DATA).first(20)
+    given = NetworkAndImages(network, images, batch_size=20, image=3, seed=seed)
     for name, figure in draw_figures(given, only=["image_changes"]):
         save(figure, out / "figures" / name)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -14,9 +13,8 @@ from rich.console import Console
 from midway import data as datasets
 from midway.bench import Grid, LocalEngine, Record, Store, paper
 from midway.bench.budget import Fit, fit_grid, read_duration
-from midway.bench.complexity import measure_complexity
 from midway.bench.resources import load_network
-from midway.bench.suites import Suite, suite
+from midway.bench.suites import Suite, measure_complexity, suite
 from midway.cli.report import print_table, report_records
 from midway.cli.run import check_device, command_line, run_into, stored
 from midway.cli.terminal import ProgressLine, terminal
@@ -29,16 +27,7 @@ from midway.report.render import FORMATS
 from midway.streams import pure
 from midway.suggest import unknown
 
-
-class Which(StrEnum):
-    """Tables of the paper."""
-
-    outlier = "outlier"
-    mixture = "mixture"
-    pure = "pure"
-    sweep = "sweep"
-    ablation = "ablation"
-    complexity = "complexity"
+Which = Literal["outlier", "mixture", "pure", "sweep", "ablation", "complexity"]
 
 
 def paper_table(
@@ -75,7 +64,7 @@ def paper_table(
     console = terminal()
     folder = out or Path("runs/paper") / table
     rows, columns = ([part.strip() for part in text.split(",") if part.strip()] for text in (methods, shifts))
-    if table is Which.complexity:
+    if table == "complexity":
         given = {"shifts": bool(shifts), "seeds": seeds != 1, "budget": bool(budget), "jobs": jobs != 1}
         given |= {"precision": precision != "float32", "device": device != "auto", "threads": threads != 1}
         if unused := [f"--{name}" for name, is_given in given.items() if is_given]:

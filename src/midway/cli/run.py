@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, ResourceCache, Store, Tally, read_records
+from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, Tally, read_records
 from midway.bench import run as run_cells
 from midway.bench.budget import CostEstimator
 from midway.bench.engines.base import CellTask
@@ -30,6 +30,11 @@ from midway.cli.data import parse_severities
 from midway.cli.terminal import RunProgress, in_words, terminal
 
 ENGINE_HELP = f"Where it runs: {', '.join(ENGINES)}."
+Address = Annotated[str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")]
+EngineOption = Annotated[
+    list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
+]
+Import = Annotated[str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")]
 
 
 def run(
@@ -60,22 +65,16 @@ def run(
     precision: Annotated[str | None, typer.Option(help="float32, bf16 or auto (default: float32).")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto (default: auto).")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads per cell (default: 1).")] = None,
-    import_: Annotated[
-        str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")
-    ] = None,
+    import_: Import = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results (default: runs/ and the name of the plan).")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time (default: processors / threads).")] = None,
     engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")
-    ] = None,
+    address: Address = None,
     cpus_per_task: Annotated[float | None, typer.Option(help="CPUs per cell with Ray (default: threads).")] = None,
     gpus_per_task: Annotated[float | None, typer.Option(help="GPUs per cell with Ray (default: 1 on cuda).")] = None,
-    engine_option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
-    ] = None,
+    engine_option: EngineOption = None,
     keep_predictions: Annotated[bool, typer.Option("--keep-predictions", help="Also store all predictions.")] = False,
     keep_old: Annotated[bool, typer.Option("--keep-old", help="Accept results that other code computed.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait if another run uses the folder.")] = False,
@@ -141,7 +140,6 @@ def run_into(
     store: Store,
     engine: Engine,
     *,
-    command: str = "",
     keep_predictions: bool = False,
     keep_old: bool = False,
 ) -> Tally | None:
@@ -150,14 +148,14 @@ def run_into(
         console.print("The last line of the store was truncated by a kill; its cell is run again.")
     _show_other_results(console, store, cells, keep_old=keep_old)
     left = [cell for cell in cells if not store.has(cell, predictions=keep_predictions, keep_old=keep_old)]
-    check_data(left, engine.resources or ResourceCache(), load_pixels=engine.resources is not None)
+    check_data(left, engine.resources)
     try:
         with RunProgress(console, engine.slots(CellTask(cells[0])) if left else 1) as progress:
             return run_cells(
                 cells,
                 store,
                 engine,
-                command=command or command_line(),
+                command=command_line(),
                 keep_predictions=keep_predictions,
                 keep_old=keep_old,
                 watcher=progress,

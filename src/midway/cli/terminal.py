@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from statistics import fmean
-from types import TracebackType
 from typing import IO, Self
 
 from rich.console import Console
@@ -42,9 +41,7 @@ class _Bar:
         self.bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.bar.stop()
 
 

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midway.bench import Engine, LocalEngine, ResourceCache, Store, load_plan, run
+from midway.bench import Engine, LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
-from midway.bench.entries import Entry, import_plugins, parse_entries
+from midway.bench.entries import import_plugins, parse_entries
 from midway.bench.resources import check_data
-from midway.cli.run import ENGINE_HELP, check_device, create_engine, split_commas, stored
+from midway.cli.run import ENGINE_HELP, Address, EngineOption, Import, check_device, create_engine, split_commas, stored
 from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
 from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
@@ -52,24 +52,21 @@ def tune(
     threads: Annotated[int, typer.Option(min=1, help="Threads per trial.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Trials at a time.")] = 1,
     engine: Annotated[str, typer.Option(help=f"{ENGINE_HELP} All machines must reach the storage.")] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")
-    ] = None,
+    address: Address = None,
     cpus_per_task: Annotated[float | None, typer.Option(help="CPUs per trial with Ray (default: threads).")] = None,
     gpus_per_task: Annotated[float | None, typer.Option(help="GPUs per trial with Ray (default: 1 on cuda).")] = None,
-    engine_option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
-    ] = None,
+    engine_option: EngineOption = None,
     gain: Annotated[bool, typer.Option(help="Measure the gain on corruptions outside the search.")] = True,
-    import_: Annotated[
-        str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")
-    ] = None,
+    import_: Import = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the result (default: runs/tune/METHOD).")] = None,
 ) -> None:
     """Search the hyper-parameters of a method. The same command continues the search, also on other machines."""
     console = terminal()
     import_plugins(split_commas(import_) or [])
-    entry = _one_entry(method)
+    entries = parse_entries(method)
+    if len(entries) != 1:
+        raise ValueError(f"'{method}' has {len(entries)} methods: search one at a time.")
+    entry = entries[0]
     folder = out or Path("runs/tune") / entry.name
     streams = tuple(str(Scenario.parse(text)) for text in split_commas(scenarios) or ())
     search = Search(
@@ -110,19 +107,11 @@ def tune(
     _finish(console, folder, result, plan if gain else None, jobs)
 
 
-def _one_entry(text: str) -> Entry:
-    """Parse the method and its fixed settings."""
-    entries = parse_entries(text)
-    if len(entries) != 1:
-        raise ValueError(f"'{text}' has {len(entries)} methods: search one at a time.")
-    return entries[0]
-
-
 def _check(search: Search, engine: Engine, folder: Path) -> None:
     """Raise before a search begins if it cannot run, or if the folder has the result of another search."""
     cells = search.cells({})
     check_device(cells, engine)
-    check_data(cells, engine.resources or ResourceCache(), load_pixels=engine.resources is not None)
+    check_data(cells, engine.resources)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / STUDY
     if path.is_file() and (other := StudyResult.load(path).study) != search.name:

@@ -20,19 +20,15 @@ SPARE_TASKS = 3
 OnTrial = Callable[[TrialRecord], None]
 
 
-def import_studies() -> tuple[Any, Any]:
-    """Import what needs Optuna: the module of studies and the function that opens storages.
-
-    Raises:
-        ModuleNotFoundError: Optuna is not installed; the message says how to install it.
-    """
+def import_studies() -> Any:
+    """Import the module that needs Optuna; an error says how to install it."""
     try:
-        from midway.tune import storage, study
+        from midway.tune import study
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise
         raise ModuleNotFoundError("searching needs Optuna: pip install 'midway[tune]'.", name="optuna") from error
-    return study, storage.open_storage
+    return study
 
 
 @dataclass(frozen=True)
@@ -48,12 +44,11 @@ class SearchTask(TaskOfCell):
 
     def run(self, memory: dict[str, Any], tell: Tell) -> None:
         """Run trials and tell the record of each."""
-        studies, open_storage = import_studies()
+        studies = import_studies()
         self.register()
         ends = time.monotonic() + self.seconds
         resources = memory.setdefault("resources", ResourceCache())
-        with studies.quiet(), open_storage(self.storage, studies.retry) as storage:
-            study = studies.open_study(self.search, storage, resources)
+        with studies.opened(self.search, self.storage, resources) as study:
             studies.run_trials(
                 self.search,
                 study,
@@ -89,11 +84,6 @@ def tune(
             engine must reach the storage.
         on_trial: Called with the record of every trial that ended, in the calling thread.
 
-    Raises:
-        ImportError: Optuna is not installed; the message says how to install it.
-        ValueError: The storage cannot be opened, or the search is not valid.
-        RuntimeError: Worker processes die without finishing trials.
-
     Example:
         >>> import tempfile
         >>> from midway.tune import Search, tune
@@ -103,7 +93,7 @@ def tune(
         >>> result.trials[0].settings, len(result.trials)
         ({'prior': 0}, 2)
     """
-    studies, open_storage = import_studies()
+    studies = import_studies()
     if trials < 1 or jobs < 1:
         raise ValueError(f"trials and jobs must be at least 1, got {trials} and {jobs}.")
     engine = engine or LocalEngine(jobs=jobs)
@@ -114,8 +104,7 @@ def tune(
         if on_trial is not None:
             on_trial(trial)
 
-    with studies.quiet(), open_storage(storage, studies.retry) as opened:
-        study = studies.open_study(search, opened, engine.resources or ResourceCache())
+    with studies.opened(search, storage, engine.resources or ResourceCache()) as study:
         while True:
             before = study.get_trials(deepcopy=False)
             task = SearchTask(cell, search, storage, trials, ends - time.monotonic(), modules=registering_modules(cell))

@@ -9,7 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar
 
@@ -22,7 +22,7 @@ from midway.bench.code import registering_modules
 from midway.bench.measure import answer, measure
 from midway.bench.record import Cell, Failure, Record, Result, environment
 from midway.bench.resources import ResourceCache
-from midway.cost import Cost, Memory, Passes, count_passes, watch_memory
+from midway.cost import count_passes, watch_memory
 from midway.methods import Method
 from midway.registry import Registry
 from midway.workers import Died, Task, Tell, run_here, run_in_workers
@@ -92,61 +92,45 @@ def _evaluate(
     cell: Cell, resources: ResourceCache, keep_predictions: bool, on_batch: OnBatch | None
 ) -> tuple[Result, dict[str, NDArray[Any]]]:
     stream = resources.stream(cell)
+    done = 0
+
+    def tick(running: float) -> None:
+        nonlocal done
+        done += 1
+        if on_batch is not None:
+            on_batch(cell, done, len(stream), running)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # single images and the like: a plan asks for them on purpose
         method = resources.method(cell)
-        cost = _CountedCost(method)
-        done = 0
-
-        def tick(running: float) -> None:
-            nonlocal done
-            done += 1
-            if on_batch is not None:
-                on_batch(cell, done, len(stream), running)
-
-        cost.try_out(next(iter(stream)).images)
+        first = next(iter(stream)).images.to(first_weight(method, torch.empty(0)))
+        method(first[:2])  # a method checks a new shape with an extra pass, which must not count
         method.reset()
-        answers = answer(method, stream, on_batch=tick, around_first=cost.count)
-        answers = replace(answers, cost=cost.summary(answers.batch_sizes[0]))
-        result = measure(method, stream, answers)
+        cost: dict[str, float | None] = {}
+        answers = answer(method, stream, on_batch=tick, around_first=lambda: _count_cost(method, first, cost))
+        result = measure(method, stream, replace(answers, cost=cost))
     kept = {"logits": answers.logits, "labels": answers.labels, "group": answers.group} if keep_predictions else {}
     return result, {name: tensor.numpy() for name, tensor in kept.items()}
 
 
-class _CountedCost:
-    """Counts the cost of the first batch of a stream while it is answered: no batch is run for counting alone."""
+@contextmanager
+def _count_cost(method: Method, images: Tensor, cost: dict[str, float | None]) -> Iterator[None]:
+    """Count the cost of the first batch while it is answered, with the names of ``midway.cost.Cost``.
 
-    def __init__(self, method: Method) -> None:
-        self.method = method
-        self.like = first_weight(method, torch.empty(0))
-        self.passes, self.memory, self.seconds = Passes(), Memory(), 0.0
-
-    def try_out(self, images: Tensor) -> None:
-        """Call the method on two images: it checks a new shape with an extra pass, which must not count."""
-        self.method(images[:2].to(self.like))
-
-    @contextmanager
-    def count(self) -> Iterator[None]:
-        """Count within the block."""
-        started = time.perf_counter()
-        with count_passes(self.method) as self.passes, watch_memory(self.like.device) as self.memory:
-            yield
-        self.seconds = time.perf_counter() - started
-
-    def summary(self, images: int) -> dict[str, float | None]:
-        """Return the cost as plain values, without the seconds: those of all batches are measured as well."""
-        cost = Cost(
-            images=images,
-            parameters=sum(map(Tensor.numel, self.method.parameters())),
-            trainable_parameters=self.method.num_trainable(),
-            forward_passes=self.passes.forward / images,
-            backward_passes=self.passes.backward / images,
-            flops_forward=self.passes.flops_forward,
-            flops_total=self.passes.flops_total,
-            seconds=self.seconds,
-            peak_memory_mb=self.memory.peak_mb,
-        )
-        return {name: value for name, value in asdict(cost).items() if name != "seconds"}
+    No batch is run for counting alone. The seconds are left out: those of all batches are measured as well.
+    """
+    with count_passes(method) as passes, watch_memory(images.device) as memory:
+        yield
+    cost |= {
+        "images": len(images),
+        "parameters": sum(map(Tensor.numel, method.parameters())),
+        "trainable_parameters": method.num_trainable(),
+        "forward_passes": passes.forward / len(images),
+        "backward_passes": passes.backward / len(images),
+        "flops_forward": passes.flops_forward,
+        "flops_total": passes.flops_total,
+        "peak_memory_mb": memory.peak_mb,
+    }
 
 
 @dataclass(frozen=True)
@@ -222,11 +206,8 @@ class Engine(ABC):
     def map(self, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None = None) -> Iterator[tuple[T, Any]]:
         """Run tasks and yield each with its result; the result of a task whose process died is ``Died``.
 
-        Closing the iterator stops the tasks that are running.
-
-        Args:
-            tasks: What to run, in this order if the engine has one.
-            on_message: Called with a task and a message it sent, in the calling thread.
+        Closing the iterator stops the tasks that are running. ``on_message`` is called with a task and a message it
+        sent, in the calling thread.
         """
 
     @abstractmethod
@@ -236,13 +217,7 @@ class Engine(ABC):
     def run(
         self, cells: Sequence[Cell], *, keep_predictions: bool = False, on_batch: OnBatch | None = None
     ) -> Iterator[Record]:
-        """Run cells and yield their records; an error in a cell, or a killed worker, becomes a failed record.
-
-        Args:
-            cells: What to run.
-            keep_predictions: Records carry logits, labels and groups.
-            on_batch: Called after batches, in the calling thread.
-        """
+        """Run cells and yield their records; an error in a cell, or a killed worker, becomes a failed record."""
         tasks = [CellTask(cell, keep_predictions, modules=registering_modules(cell)) for cell in cells]
 
         def on_message(task: CellTask, message: tuple[int, int, float]) -> None:

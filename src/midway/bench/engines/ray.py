@@ -8,7 +8,6 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
@@ -30,11 +29,7 @@ T = TypeVar("T", bound=Task)
 
 
 def import_ray() -> ModuleType:
-    """Import Ray.
-
-    Raises:
-        ModuleNotFoundError: It is not installed; the message says how to install it.
-    """
+    """Import Ray."""
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -58,11 +53,6 @@ class RayEngine(Engine):
         cpus_per_task: CPUs that a task reserves; None for the threads it uses.
         gpus_per_task: GPUs that a task reserves, such as 0.25 for four tasks per GPU; None for 1 on ``cuda``, else 0.
         retries: How often a task is started again if its worker or node dies.
-
-    Example:
-        >>> from midway.bench.engines.ray import RayEngine
-        >>> RayEngine(gpus_per_task=0.25).gpus_per_task
-        0.25
     """
 
     def __init__(
@@ -85,14 +75,15 @@ class RayEngine(Engine):
         self._owns_connection = False
 
     def map(self, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None = None) -> Iterator[tuple[T, Any]]:
-        """Run tasks and yield each with its result as it ends.
-
-        Raises:
-            ValueError: There is no cluster at the address, or no node is large enough for a task.
-        """
-        if tasks:
-            with self._connected() as ray:
-                yield from self._map(ray, tasks, on_message)
+        """Run tasks and yield each with its result as it ends; a connection opened by this engine is then closed."""
+        if not tasks:
+            return
+        try:
+            yield from self._map(self._connect(), tasks, on_message)
+        finally:
+            if self._owns_connection:
+                import_ray().shutdown()
+                self._owns_connection = False
 
     def slots(self, task: Task) -> int:
         """Return how many such tasks the cluster runs at a time; connects to it until the run ends."""
@@ -116,16 +107,6 @@ class RayEngine(Engine):
                 ) from error
             self._owns_connection = True
         return ray
-
-    @contextmanager
-    def _connected(self) -> Iterator[ModuleType]:
-        """Connect to the cluster; a connection opened by this engine is closed after the block."""
-        try:
-            yield self._connect()
-        finally:
-            if self._owns_connection:
-                import_ray().shutdown()
-                self._owns_connection = False
 
     def _map(
         self, ray: ModuleType, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None
@@ -194,17 +175,11 @@ def _fetch(ray: ModuleType, reference: Any, started: float) -> Any:
 
 @dataclass(frozen=True)
 class ObjectStoreRefs:
-    """References to the data sets and networks of a run in the object store; sent with every task.
+    """References to the data sets and networks of a run in the object store; sent with every task."""
 
-    Attributes:
-        run: Identifies the run, so that a worker keeps what it fetched as long as the run lasts.
-        data: Arguments of ``midway.data.load`` -> reference to the set.
-        networks: Name and number of classes -> reference to the network.
-    """
-
-    run: str
-    data: dict[str, Any] = field(default_factory=dict, compare=False)
-    networks: dict[tuple[str, int], Any] = field(default_factory=dict, compare=False)
+    run: str  # a worker keeps what it fetched as long as the run lasts
+    data: dict[str, Any] = field(default_factory=dict, compare=False)  # arguments of ``load`` -> reference
+    networks: dict[tuple[str, int], Any] = field(default_factory=dict, compare=False)  # name, classes -> reference
 
     @classmethod
     def fill(cls, ray: ModuleType, cells: Sequence[Cell]) -> ObjectStoreRefs:
