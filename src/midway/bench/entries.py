@@ -24,8 +24,6 @@ from midway.methods import adapt, find, hyperparameters
 from midway.suggest import unknown
 from midway.testing import tiny_network
 
-LARGEST_BATCH = 500
-
 
 class PlanError(ValueError):
     """A plan that cannot be run as it is written.
@@ -234,7 +232,7 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "scenarios": _names,
     "severities": partial(_integers, least=1, most=5),
     "seeds": partial(_integers, least=0),
-    "batch_sizes": partial(_integers, least=1, most=LARGEST_BATCH),
+    "batch_sizes": partial(_integers, least=1, most=500),
     "images": _integer,
     "size": _integer,
     "precision": _string,

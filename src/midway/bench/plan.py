@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,8 @@ class Grid:
     def cells(self) -> list[Cell]:
         """List the cells; cells of one stream are adjacent."""
         scenarios = self.each_scenario()
-        weights = {network: _weights(network) for network in self.networks}
+        with _errors_at("networks"):
+            weights = {network: weights_of(network) for network in self.networks}
         sets = [_data_set(text, self.root) for text in self.data]
         _check_shifts([name for name, _ in sets], scenarios)
         precision, device = self._resolved()
@@ -126,12 +128,9 @@ class Grid:
     def each_scenario(self) -> list[Scenario]:
         """List the scenarios; ``pure:all`` is fifteen."""
         scenarios: dict[Scenario, None] = {}
-        for text in self.scenarios:
-            for severity in self.severities:
-                try:
-                    scenarios |= dict.fromkeys(expand(text, severity=severity))
-                except ValueError as error:
-                    raise PlanError(str(error), "scenarios") from error
+        with _errors_at("scenarios"):
+            for text, severity in itertools.product(self.scenarios, self.severities):
+                scenarios |= dict.fromkeys(expand(text, severity=severity))
         return list(scenarios)
 
     def _resolved(self) -> tuple[str, str]:
@@ -143,10 +142,8 @@ class Grid:
             kind = torch.device(device)
         except RuntimeError as error:
             raise PlanError(f"device '{device}' is not known to torch: use cpu, cuda or auto.", "device") from error
-        try:
+        with _errors_at("precision"):
             half = use_bf16(self.precision, kind)  # type: ignore[arg-type]
-        except ValueError as error:
-            raise PlanError(str(error), "precision") from error
         return "bf16" if half else "float32", device
 
 
@@ -183,24 +180,27 @@ def _check_shifts(data: Sequence[str], scenarios: Sequence[Scenario]) -> None:
 
 def _check_unique(cells: Sequence[Cell]) -> None:
     """Refuse entries with the same label, and entries that would be run twice."""
-    labels: dict[tuple[str, str], Cell] = {}
+    rows: set[tuple[object, ...]] = set()
     keys: dict[str, Cell] = {}
     for cell in cells:
-        stream = str((cell.network, cell.data, cell.root, cell.batch_size, cell.scenario, cell.seed))
-        if (cell.label, stream) in labels:
+        row = (cell.label, cell.network, *cell.stream_key)
+        if row in rows:
             raise PlanError(f"two entries are called '{cell.label}': give each a label of its own.", "methods")
         if cell.key in keys:
             raise PlanError(
                 f"'{keys[cell.key].label}' and '{cell.label}' have the same settings: leave one out.", "methods"
             )
-        labels[cell.label, stream] = keys[cell.key] = cell
+        rows.add(row)
+        keys[cell.key] = cell
 
 
-def _weights(network: str) -> str:
+@contextmanager
+def _errors_at(key: str) -> Iterator[None]:
+    """Turn a ``ValueError`` within the block into a ``PlanError`` at a key."""
     try:
-        return weights_of(network)
+        yield
     except ValueError as error:
-        raise PlanError(str(error), "networks") from error
+        raise PlanError(str(error), key) from error
 
 
 def _data_set(text: str, root: str | None) -> tuple[str, str | None]:

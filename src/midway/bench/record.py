@@ -164,7 +164,7 @@ class Result:
     @property
     def images(self) -> int:
         """Number of images."""
-        return sum(self.images_by_group.values())
+        return sum([int(values["images"]) for values in self.groups.values()])
 
     @property
     def by_group(self) -> dict[str, float]:
@@ -241,9 +241,8 @@ class Record:
 
     def to_line(self) -> bytes:
         """Write the record as one line of JSON."""
-        content: dict[str, Any] = {"format": FORMAT, "key": self.cell.key} | {
-            name: getattr(self, name) for name in STORED
-        }
+        content: dict[str, Any] = {"format": FORMAT, "key": self.cell.key}
+        content |= {name: getattr(self, name) for name in STORED}
         content["cell"] = self.cell.to_dict()
         for name in ("result", "failure"):
             content[name] = None if content[name] is None else asdict(content[name])

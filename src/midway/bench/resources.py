@@ -101,22 +101,18 @@ def _function(name: str) -> Callable[..., object] | None:
     in_file = before.endswith(".py")
     if not colon or not wanted.isidentifier() or (not in_file and ("@" in name or Path(name).expanduser().is_file())):
         return None
-    module = _from_file(Path(before).expanduser()) if in_file else _imported(before, name)
+    try:
+        module = _from_file(Path(before).expanduser()) if in_file else importlib.import_module(before)
+    except (ImportError, TypeError) as error:  # TypeError: a path that looks like a relative import
+        raise ValueError(
+            f"network {name}: {before} cannot be imported ({error}). For a file, write path/to/file.py:function."
+        ) from error
     function: object = getattr(module, wanted, None)
     if not callable(function):
         own = {key: value for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
         valid = [key for key, value in own.items() if callable(value) and not key.startswith("_")]
         raise ValueError(unknown(f"function of {before}", wanted, valid))
     return function
-
-
-def _imported(module: str, name: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except (ImportError, TypeError) as error:  # TypeError: a path that looks like a relative import
-        raise ValueError(
-            f"network {name}: {module} cannot be imported ({error}). For a file, write path/to/file.py:function."
-        ) from error
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -8,7 +8,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -82,7 +82,7 @@ class Store:
         self._by_code: dict[tuple[str, str], Record] = {}
         self.truncated = False
         try:
-            self._lock = FolderLock(folder, LOCK, wait=wait)
+            lock = FolderLock(folder, LOCK, wait=wait)
         except FolderTakenError as error:
             raise StoreError(
                 f"another run (process {error.holder}) is writing to {folder}: wait for it (midway run --wait does), "
@@ -90,18 +90,14 @@ class Store:
             ) from None
         except OSError as error:
             raise StoreError(f"{folder} cannot be written to ({error.strerror}): choose another --out.") from error
-        try:
+        with ExitStack() as opened:
+            opened.callback(lock.close)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except BaseException:
-            self._lock.close()
-            raise
-        try:
+            opened.callback(os.close, self._file)
             self._recover()
             for record in read_records(folder):
                 self._index(record)
-        except BaseException:
-            self.close()
-            raise
+            self._opened = opened.pop_all()
 
     def _recover(self) -> None:
         """Drop a last line without an end: the run that wrote it was killed.
@@ -164,7 +160,7 @@ class Store:
         except OSError as error:
             os.ftruncate(self._file, size)
             raise self._not_written(error) from error
-        self._index(Record.from_line(line, str(self.path)))
+        self._index(replace(Record.from_line(line, str(self.path)), cell=record.cell))
 
     def _index(self, record: Record) -> None:
         key = record.cell.key
@@ -192,8 +188,7 @@ class Store:
 
     def close(self) -> None:
         """Release the folder."""
-        os.close(self._file)
-        self._lock.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self

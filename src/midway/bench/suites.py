@@ -189,11 +189,9 @@ def measure_complexity(
             if on_entry is not None:
                 on_entry(label, running.index(label), len(running))
             cost = measure_cost(adapt(network, entry.name, **entry.settings), images, repeats=repeats)
-        row = rows.get(label)
+        row, gflops = rows.get(label), None
+        if row is not None:
+            gflops = PAPER_FORWARD_PASSES[row.method](row.langevin_steps or 1, row.views or 1) * source
         if row is not None or cost is not None:
-            lines.append(Line(label, None if row is None else _passes(row) * source, row, cost))
+            lines.append(Line(label, gflops, row, cost))
     return lines
-
-
-def _passes(row: paper.Complexity) -> int:
-    return PAPER_FORWARD_PASSES[row.method](row.langevin_steps or 1, row.views or 1)

@@ -101,7 +101,9 @@ def tune(
     except KeyboardInterrupt:
         console.print("Stopped. Every finished trial is stored. Run the same command to continue.")
         raise typer.Exit(130) from None
-    result = replace(result, command=_command_without_password())
+    from midway.tune.storage import without_password  # imports optuna
+
+    result = replace(result, command=shlex.join(["midway", *map(without_password, sys.argv[1:])]))
     _show(console, result)
     plan = _save(console, folder, search, result)
     _finish(console, folder, result, plan if gain else None, jobs)
@@ -121,12 +123,6 @@ def _check(search: Search, engine: Engine, folder: Path) -> None:
         )
 
 
-def _command_without_password() -> str:
-    from midway.tune.storage import without_password
-
-    return shlex.join(["midway", *map(without_password, sys.argv[1:])])
-
-
 def _save(console: Console, folder: Path, search: Search, result: StudyResult) -> Path:
     """Write the result, the best settings as a plan, and the figures; return the plan."""
     from midway.report.figures import draw_figures, save
@@ -144,8 +140,7 @@ def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | No
     """Measure the gain, if there is a plan for it, and write the report."""
     from midway.report import search_run, write_report
 
-    problem: ValueError | None = None
-    stopped = False
+    ending: Exception | None = None
     if running := result.count("running"):
         console.print(f"{running} trials still run elsewhere. Run the same command again for the final result.")
     elif result.best.settings == result.defaults:
@@ -155,18 +150,16 @@ def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | No
             measured = measure_gain(console, plan, jobs, command=result.command)
             console.print(f"On corruptions outside the search: {measured}", highlight=False, soft_wrap=True)
         except ValueError as error:  # the result deserves a report in any case
-            problem = error
+            ending = error
         except KeyboardInterrupt:
             console.print("Stopped while measuring the gain. Run the same command to continue.")
-            stopped = True
+            ending = typer.Exit(130)
     if failed := result.count("failed"):
         console.print(f"{failed} trials failed; {STUDY} has the reasons.")
     page = write_report(search_run(folder, result), folder / "report.html")
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
-    if problem is not None:
-        raise problem
-    if stopped:
-        raise typer.Exit(130)
+    if ending is not None:
+        raise ending
 
 
 def measure_gain(console: Console, plan: Path, jobs: int = 1, *, command: str = "") -> PairedComparison:

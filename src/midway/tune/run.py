@@ -17,8 +17,6 @@ from midway.workers import Died, Tell
 SPARE_TASKS = 3
 """Tasks that replace those of dead workers; one that is not needed ends at once."""
 
-OnTrial = Callable[[TrialRecord], None]
-
 
 def import_studies() -> Any:
     """Import the module that needs Optuna; an error says how to install it."""
@@ -67,7 +65,7 @@ def tune(
     seconds: float = float("inf"),
     jobs: int = 1,
     engine: Engine | None = None,
-    on_trial: OnTrial | None = None,
+    on_trial: Callable[[TrialRecord], None] | None = None,
 ) -> StudyResult:
     """Search until the study has enough trials or the time is up, and return the result.
 

@@ -132,16 +132,11 @@ class Search:
         return defaults
 
     @property
-    def key(self) -> str:
-        """Eight hex digits over all that determines a trial: cells, their code, and the space."""
+    def name(self) -> str:
+        """The name of the study in a storage, with a digest of all that determines a trial: cells, code and space."""
         cells = [(cell.key, cell.code) for cell in self.cells({})]
         content = [cells, sorted((name, str(space)) for name, space in self.space.items())]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
-
-    @property
-    def name(self) -> str:
-        """The name of the study in a storage; searches that differ in anything have different names."""
-        return f"{self.method}-{self.key}"
+        return f"{self.method}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,13 @@ def open_storage(text: str, on_lost: OnLost | None = None) -> Iterator[BaseStora
     the password.
     """
     if "://" not in text:
-        path = Path(text).expanduser()
+        path, file = Path(text).expanduser(), Path(text).expanduser().resolve()
         try:
-            journal = open_journal(path)
+            with FolderLock(file.parent, f".{file.name}.lock", wait=True):
+                _repair(file)
         except OSError as error:
             raise ValueError(f"the storage {path} cannot be written to ({error.strerror}): choose another.") from error
-        yield journal
+        yield JournalStorage(JournalFileBackend(str(file), lock_obj=_JournalLock(file)))
         return
     url = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", text)  # the driver that midway[tune] installs
     try:
@@ -84,16 +85,8 @@ class _JournalLock(JournalFileOpenLock):
         self._lock.close()
 
 
-def open_journal(path: Path) -> JournalStorage:
-    """Open a journal; a last line that a kill or a full disk truncated is removed first."""
-    path = path.resolve()
-    lock = _JournalLock(path)
-    with FolderLock(path.parent, f".{path.name}.lock", wait=True):
-        _repair(path)
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
-
-
 def _repair(path: Path) -> None:
+    """Remove a last line that a kill or a full disk truncated; a file with other damage is not changed."""
     path.touch()
     *lines, tail = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, start=1):

@@ -86,8 +86,13 @@ def suggest(trial: Trial, name: str, space: Space) -> Any:
 @contextmanager
 def opened(search: Search, storage: str, resources: ResourceCache) -> Iterator[optuna.Study]:
     """Open the study of a search in a storage; Optuna logs only errors until the end of the block."""
-    with quiet(), open_storage(storage, retry) as shared:
-        yield open_study(search, shared, resources)
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with open_storage(storage, retry) as shared:
+            yield open_study(search, shared, resources)
+    finally:
+        optuna.logging.set_verbosity(before)
 
 
 def open_study(search: Search, storage: optuna.storages.BaseStorage, resources: ResourceCache) -> optuna.Study:
@@ -247,14 +252,3 @@ def _importance(study: optuna.Study) -> dict[str, float]:
             study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
         )
     return {name: float(share) for name, share in shares.items()}
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Limit Optuna's log to errors within the block."""
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(before)

@@ -113,9 +113,15 @@ class RayEngine(Engine):
     ) -> Iterator[tuple[T, Any]]:
         kinds = {tuple(self.needs(task).items()) for task in tasks}
         for kind in kinds:
-            _check_fits(ray, dict(kind))
+            if not _slots(ray, dict(kind)):  # Ray would wait forever for a node that is large enough
+                wanted = " and ".join(f"{amount:g} {name}" for name, amount in kind if amount)
+                raise ValueError(f"no node of the Ray cluster has {wanted} for a task: ask for less, or add a node.")
         references = ObjectStoreRefs.fill(ray, [task.cell for task in tasks if isinstance(task, CellTask)])
-        progress = _start_progress_actor(ray) if on_message is not None else None
+        progress = None
+        if on_message is not None:  # on the driver's node, so that the death of another node does not end it
+            here = ray.get_runtime_context().get_node_id()
+            node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
+            progress = ray.remote(num_cpus=0, scheduling_strategy=node)(ProgressActor).remote()
         remote = ray.remote(max_retries=self.retries)(_run_task)
         waiting = deque(enumerate(tasks))
         running: dict[Any, tuple[int, float]] = {}  # reference to a Ray task -> index of its task, start time
@@ -153,13 +159,6 @@ def _slots(ray: ModuleType, needs: dict[str, float]) -> int:
         for node in ray.nodes()
         if node["Alive"]
     )
-
-
-def _check_fits(ray: ModuleType, needs: dict[str, float]) -> None:
-    """Raise if Ray would wait forever for a node that is large enough."""
-    if not _slots(ray, needs):
-        wanted = " and ".join(f"{amount:g} {kind}" for kind, amount in needs.items() if amount)
-        raise ValueError(f"no node of the Ray cluster has {wanted} for a task: ask for less, or add a node.")
 
 
 def _fetch(ray: ModuleType, reference: Any, started: float) -> Any:
@@ -244,14 +243,6 @@ class ProgressActor:
         """Return the messages since the last call."""
         messages, self.messages = self.messages, []
         return messages
-
-
-def _start_progress_actor(ray: ModuleType) -> Any:
-    """Start the actor on the driver's node, so that the death of another node does not end it."""
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-        ray.get_runtime_context().get_node_id(), soft=False
-    )
-    return ray.remote(num_cpus=0, scheduling_strategy=node)(ProgressActor).remote()
 
 
 @lru_cache(maxsize=1)
