@@ -33,9 +33,9 @@ from rich.console import Console
 from rich.table import Table
 
 from midway.bench import Cell, Grid, LocalEngine, Record, ResourceCache, Store, run_cell
+from midway.bench.engines.base import using_threads
 from midway.bench.suites import SUITES, suite
-from midway.bench.work import make_method, using_threads
-from midway.cli.progress import in_words
+from midway.cli.terminal import in_words
 from midway.cost import count_passes
 from midway.models import create, load
 
@@ -105,7 +105,7 @@ def measure_cost(cell: Cell, resources: ResourceCache, images: int, repeats: int
     batch = next(iter(resources.stream(cell))).images[:images]
     with using_threads(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        method = make_method(cell, resources)
+        method = resources.method(cell)
         few = batch[: min(20, len(batch))]
         method(few)
         with count_passes(method) as passes:

@@ -14,7 +14,7 @@ from statistics import fmean
 from result_sections import SECTIONS, TUNED, Section
 
 from midway.bench import Grid, Record, paper, read_records
-from midway.bench.plan_file import read_plan
+from midway.bench.plan import read_plan
 from midway.metrics import METRICS
 from midway.report import Column, Frame, Table, frame, split_columns, to_brief_markdown, to_markdown
 from midway.report.markup import markdown_table

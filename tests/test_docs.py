@@ -13,7 +13,7 @@ import pytest
 import midway
 from midway.adaptation import registry
 from midway.bench import load_plan
-from midway.bench.plan_values import READERS
+from midway.bench.entries import READERS
 from midway.data.corruptions import REGISTRY as CORRUPTIONS
 from midway.streams import expand
 from midway.streams.registry import REGISTRY as SCENARIOS

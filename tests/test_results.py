@@ -11,7 +11,7 @@ import write_gallery
 import write_results
 
 from midway.bench import Grid, read_records
-from midway.bench.plan_file import read_plan
+from midway.bench.plan import read_plan
 from midway.report import Column, Frame, Row, Table, Value
 from midway.streams import Scenario
 

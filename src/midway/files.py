@@ -7,26 +7,13 @@ import os
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from filelock import FileLock, Timeout
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
-    """Write a file so that a crash or a full disk leaves the previous file or the new one, never a part.
-
-    Raises:
-        OSError: The file cannot be written; the previous one is unchanged.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from midway.files import write_atomically
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_atomically(Path(folder, "a.txt"), "abc").read_text()
-        'abc'
-    """
+    """Write a file so that a crash or a full disk leaves the previous file or the new one, never a part."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
@@ -42,17 +29,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """Return the checksum of a file as hexadecimal digits, read block by block.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from midway.files import file_digest
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a").write_text("abc")
-        ...     file_digest(Path(folder, "a"))[:16]
-        'ba7816bf8f01cfea'
-    """
+    """Return the checksum of a file as hexadecimal digits, read block by block."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
@@ -68,21 +45,7 @@ class FolderTakenError(ValueError):
 class FolderLock:
     """Reserve a folder for this process; the operating system releases it when the process ends, however it ends.
 
-    Args:
-        folder: The folder; created if it does not exist.
-        name: The lock file in it.
-        wait: Wait for another process instead of raising.
-
-    Raises:
-        FolderTakenError: Another process holds it, and ``wait`` is False.
-        OSError: The folder cannot be written to.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from midway.files import FolderLock
-        >>> with tempfile.TemporaryDirectory() as folder, FolderLock(Path(folder)):
-        ...     pass  # no other process writes to this folder
+    ``name`` is the lock file. A ``FolderTakenError`` is raised if another process holds the folder, unless ``wait``.
     """
 
     def __init__(self, folder: Path, name: str = ".lock", *, wait: bool = False) -> None:
@@ -115,7 +78,5 @@ class FolderLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

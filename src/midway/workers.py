@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 DEATHS_BEFORE_WORK = 3
@@ -25,16 +24,13 @@ Tell = Callable[[Any], None]
 
 
 class Task(ABC):
-    """A description of work, small and picklable; data are loaded where the task runs.
-
-    Attributes:
-        stop_seconds: Time that a running task has to stop when the run is interrupted: it sees a KeyboardInterrupt.
-            With 0 its process is killed.
-        throttled: A message replaces the earlier ones, so an engine may drop some that follow each other quickly.
-    """
+    """A description of work, small and picklable; data are loaded where the task runs."""
 
     stop_seconds: ClassVar[float] = 0.0
+    """Time to stop after a KeyboardInterrupt when the run is interrupted; with 0 the process is killed."""
+
     throttled: ClassVar[bool] = False
+    """A message replaces the earlier ones, so an engine may drop some that follow each other quickly."""
 
     @property
     def threads(self) -> int:
@@ -55,9 +51,7 @@ class Task(ABC):
     def run(self, memory: dict[str, Any], tell: Tell) -> Any:
         """Do the work and return a picklable result; an exception ends the whole run.
 
-        Args:
-            memory: A dictionary of the process, for what later tasks can use again.
-            tell: Sends a progress message.
+        ``memory`` is a dictionary of the process, for what later tasks can use again.
         """
 
 
@@ -66,12 +60,7 @@ T = TypeVar("T", bound=Task)
 
 @dataclass(frozen=True)
 class Died:
-    """The result of a task whose process died.
-
-    Attributes:
-        reason: How the process ended.
-        seconds: Time since the task was given to it.
-    """
+    """The result of a task whose process died, and the time since the task was given to it."""
 
     reason: str
     seconds: float
@@ -107,9 +96,6 @@ class WorkerPool:
     """Worker processes that run tasks; they start when they are needed and end with the pool.
 
     The processes are spawned: a forked process would wait for threads, such as those of torch, that it does not have.
-
-    Args:
-        jobs: Number of processes.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -121,14 +107,6 @@ class WorkerPool:
 
         A worker that dies costs its task, whose result is ``Died``, and is replaced. Closing the iterator stops the
         tasks that are running.
-
-        Args:
-            tasks: What to run.
-            on_message: Called with a task and a message it sent, in the calling thread.
-
-        Raises:
-            WorkerError: Several workers in a row died before they began a task.
-            Exception: A task raised it.
         """
         waiting: list[T] = list(tasks)
         busy: list[_Worker] = []
@@ -181,9 +159,7 @@ class WorkerPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for worker in self._idle:
             worker.end()
         self._idle = []

@@ -26,10 +26,12 @@ root = Path(midway.__file__).parent
 assert root.is_relative_to(sys.argv[1]), root
 grid = Grid.from_dict({"methods": 'source,tent,bn,tent(label="wrapped", wrap="guarded")', "networks": "resnet20"})
 
-def changed_by(file, added="CHANGED = 1"):
+def changed_by(file, added="CHANGED = 1", instead_of=""):
     first = {cell.label: cell.code for cell in grid.cells()}
     text = (root / file).read_text()
-    (root / file).write_text(text + "\\n" + added + "\\n")
+    assert instead_of in text
+    edited = text.replace(instead_of, added) if instead_of else text + "\\n" + added + "\\n"
+    (root / file).write_text(edited)
     second = {cell.label: cell.code for cell in grid.cells()}
     (root / file).write_text(text)
     assert {cell.label: cell.code for cell in grid.cells()} == first
@@ -47,6 +49,10 @@ print(changed_by("data/corruptions/blur.py"))
 print(changed_by("streams/scenarios.py"))
 print(changed_by("streams/over_time.py"))
 print(changed_by("bench/store.py"))
+print(changed_by("methods/tent.py", 'title="Tent"', instead_of='title="TENT"'))
+print(changed_by("methods/tent.py", "search_space = {} and ", instead_of="search_space = "))
+print(changed_by("methods/tent.py", "adaptation.space import Choice,", instead_of="adaptation.space import"))
+print(changed_by("methods/tent.py", "functional import energy,", instead_of="functional import"))
 """
 
 
@@ -60,6 +66,7 @@ def test_a_changed_line_concerns_the_cells_whose_numbers_it_makes(tmp_path: Path
     assert ran.returncode == 0, ran.stderr
     every = "source,tent,bn,wrapped"
     expected = ["", "", "tent,wrapped", "wrapped", "", every, every, every, "", every, "", ""]
+    expected += ["", "", "", "tent,wrapped"]  # titles, colours and search ranges change no number
     assert ran.stdout.split("\n")[:-1] == expected
 
 
@@ -113,3 +120,21 @@ def test_results_of_other_code_are_run_again_or_kept(own: Path, tmp_path: Path) 
         again = run(grid.cells(), store, LocalEngine())
         assert again == Tally(before=1, finished=1, failed=0, out_of_date=1)
         assert run(grid.cells(), store, LocalEngine()) == Tally(before=2, finished=0, failed=0)
+
+
+def test_attributes_that_only_describe_a_method_do_not_count(own: Path) -> None:
+    before = code_digest(["own_tricks.method"])
+    text = (own / "method.py").read_text()
+    (own / "method.py").write_text(text.replace('name="own")', 'name="own", title="Own",\n        colour="#123456")'))
+    assert code_digest(["own_tricks.method"]) == before
+    (own / "method.py").write_text(text.replace("    about = ", "    abouts = "))
+    assert code_digest(["own_tricks.method"]) != before
+    (own / "method.py").write_text(text + "\nabout = 1\n")  # not an attribute of a class
+    assert code_digest(["own_tricks.method"]) != before
+
+
+def test_what_is_imported_through_the_package_root_counts(own: Path) -> None:
+    (own / "method.py").write_text("from midway import Tent\n")
+    by_root = code_digest(["own_tricks.method", "midway.functional"])
+    (own / "method.py").write_text("from midway import Source\n")
+    assert code_digest(["own_tricks.method", "midway.functional"]) != by_root

@@ -5,8 +5,8 @@ import torch
 
 import midway
 from midway.bench import paper
-from midway.bench.complexity import complexity_entries, measure_complexity
 from midway.bench.entries import Entry
+from midway.bench.suites import complexity_entries, measure_complexity
 from midway.cost import multiply_adds
 from midway.report.paper import complexity_table
 from midway.testing import tiny_network

@@ -11,7 +11,7 @@ import torch
 
 from midway.bench import Grid, LocalEngine, PlanError
 from midway.bench.code import code_digest
-from midway.bench.networks import absolute, load_network, modules_of, weights_of
+from midway.bench.resources import absolute, load_network, modules_of, weights_of
 
 MINE = """
 import torch

@@ -133,3 +133,8 @@ def test_what_the_paper_lacks() -> None:
 def test_the_numbers_are_part_of_the_package() -> None:
     packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["midway"]
     assert "bench/assets/**" in packaged
+
+
+def test_data_sets_that_compare_to_those_of_the_paper() -> None:
+    names = ("cifar10-mini", "cifar100-c", "pacs")
+    assert [paper.comparable(name) for name in names] == ["cifar10c", "cifar100c", None]

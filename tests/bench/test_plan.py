@@ -14,9 +14,8 @@ import torch
 import midway
 from midway.adaptation import registry
 from midway.bench import Cell, Grid, PlanError, load_plan
-from midway.bench.entries import parse_entries
-from midway.bench.plan_file import line_of
-from midway.bench.plan_values import READERS
+from midway.bench.entries import READERS, parse_entries
+from midway.bench.plan import line_of
 from midway.streams import Scenario
 
 

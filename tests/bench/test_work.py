@@ -13,8 +13,7 @@ from torch import Tensor
 import midway
 from midway.bench import Cell, Grid, Result, run_cell
 from midway.bench.budget import CostEstimator
-from midway.bench.networks import load_network
-from midway.bench.resources import Picked, ResourceCache, arranged
+from midway.bench.resources import Picked, ResourceCache, arranged, load_network
 from midway.data import ImageSet
 from midway.methods import METHODS, About, Method
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import midway
 from midway.bench import Cell, Record, Store, read_records, run_cell
 from midway.bench.budget import CostEstimate, CostEstimator, fit_grid
-from midway.bench.demo import REQUIRED, demo_grid
+from midway.bench.suites import DEMO_REQUIRED, demo_grid
 from midway.cli import app, main
 
 runner = CliRunner()
@@ -52,7 +52,7 @@ def test_the_demo_leaves_out_the_slowest_but_never_the_basics(tmp_path: Path, mo
 
     def fitted(budget: float, images: int | None = None) -> tuple[list[str], int | None]:
         plan = replace(grid, images=images)
-        chosen, _ = fit_grid(plan, store, budget, required=REQUIRED, fixed_images=images, reuse_images=False)
+        chosen, _ = fit_grid(plan, store, budget, required=DEMO_REQUIRED, fixed_images=images, reuse_images=False)
         return [entry.name for entry in chosen.methods], chosen.images
 
     with Store(tmp_path) as store:

@@ -12,12 +12,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from midway.bench import ENGINES, Grid, LocalEngine, engine, read_records
+from midway.bench import ENGINES, Grid, LocalEngine, engine, read_records, run_cell
 from midway.bench.record import Failure, Record
-from midway.bench.work import run_cell
 from midway.cli import app, main
-from midway.cli.progress import RunProgress, in_words
 from midway.cli.run import parse_integers
+from midway.cli.terminal import RunProgress, in_words
 from midway.data.datasets import REGISTRY as DATA_SETS
 
 runner = CliRunner()

@@ -15,7 +15,7 @@ from midway.adaptation import registry
 from midway.bench import Cell, load_plan, read_records
 from midway.cli import app
 from midway.report import read_run
-from midway.tune import Score, plan
+from midway.tune import Score, result
 from midway.tune import study as studies
 
 runner = CliRunner()
@@ -32,7 +32,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         return Score(value, {str(cell.scenario): value for cell in cells}, {})
 
     monkeypatch.setattr(studies, "score", toy)
-    monkeypatch.setattr(plan, "HELD_OUT_SCENARIOS", ("pure:fog", "mixture:fog/snow@0.5"))
+    monkeypatch.setattr(result, "HELD_OUT_SCENARIOS", ("pure:fog", "mixture:fog/snow@0.5"))
 
 
 def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
@@ -66,7 +66,9 @@ def test_tune_finds_writes_and_measures_the_gain(tmp_path: Path) -> None:
 
 
 def test_streams_without_an_outlier_are_left_out_of_the_gain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "HELD_OUT_SCENARIOS", ("pure:fog", "outlier:fog/snow@0.001"))  # no outlier in 120 images
+    monkeypatch.setattr(
+        result, "HELD_OUT_SCENARIOS", ("pure:fog", "outlier:fog/snow@0.001")
+    )  # no outlier in 120 images
     answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)], catch_exceptions=False)
     assert answer.exit_code == 0, answer.output
     assert load_plan(tmp_path / "best.toml").scenarios == ("pure:fog",)
@@ -132,7 +134,7 @@ def test_what_was_the_best_before_is_not_shown(tmp_path: Path, monkeypatch: pyte
 def test_a_gain_that_cannot_be_measured_costs_neither_settings_nor_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "HELD_OUT_SCENARIOS", ("pure:fog", "pure:nonsense"))
+    monkeypatch.setattr(result, "HELD_OUT_SCENARIOS", ("pure:fog", "pure:nonsense"))
     answer = runner.invoke(app, ["tune", "tent", *SMALL, *ONE, "--out", str(tmp_path)])
     assert isinstance(answer.exception, ValueError)
     assert "nonsense" in str(answer.exception)

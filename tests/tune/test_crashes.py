@@ -15,10 +15,9 @@ from optuna.trial import TrialState
 
 from midway.bench import Cell, load_plan
 from midway.bench.resources import ResourceCache
-from midway.tune import Score, Search, StudyResult, TrialRecord, held_out_plan, processes, tune
+from midway.tune import Score, Search, StudyResult, TrialRecord, held_out_plan, tune
 from midway.tune import study as studies
-from midway.tune.processes import status_of, this_process
-from midway.tune.storage import open_storage
+from midway.tune.storage import hide_password, open_storage, status_of, this_process, without_password
 
 SMALL: dict[str, Any] = {"scenarios": ("pure:spatter",), "images": 20, "batch_size": 10}
 SEARCH = Search(method="tent", **SMALL)
@@ -86,7 +85,7 @@ def test_a_process_is_more_than_its_number(monkeypatch: pytest.MonkeyPatch) -> N
     assert status_of(f"{host}:{number}:{start}:another-boot:{namespace}") == "dead"
     assert status_of(f"{host}:{number}:{start}:{boot}:another-namespace") == "unknown"
     assert status_of(f"elsewhere:{number}:{start}:{boot}:{namespace}") == "unknown"
-    monkeypatch.setattr(processes, "Path", lambda _: Path("/nowhere"))  # a system that does not tell
+    monkeypatch.setattr("midway.tune.storage.Path", lambda _: Path("/nowhere"))  # a system that does not tell
     assert status_of(this_process()) == "alive"
 
 
@@ -154,3 +153,12 @@ def test_no_password_is_shown_wherever_it_stands() -> None:
         with pytest.raises(ValueError, match=r"cannot be opened|needs a driver") as caught:
             open_storage(address).__enter__()
         assert "secret" not in str(caught.value)
+
+
+def test_passwords_are_hidden() -> None:
+    assert without_password("postgresql://ann:se/cr@t@host/name") == "postgresql://ann:***@host/name"
+    assert without_password("study.journal") == "study.journal"
+    hidden = without_password("postgresql://host/name?password=my secret&user=ann")
+    assert hidden == "postgresql://host/name?password=***&user=ann"
+    text = hide_password("no such user, password=secret", "postgresql://ann:secret@host/name")
+    assert text == "no such user, password=***"

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
-from midway.bench.cell import Cell
+from midway.bench.engines.base import using_threads
 from midway.bench.plan import Grid
+from midway.bench.record import Cell
 from midway.bench.resources import ResourceCache
 from midway.bench.store import Store
-from midway.bench.work import make_method, using_threads
 from midway.files import write_atomically
 
 LEAST_BATCHES = 2
@@ -36,37 +36,20 @@ TRIAL_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Estimated time per image of a method.
-
-    Attributes:
-        first: Seconds per image that the method adapts to.
-        later: Seconds per image after those.
-        adapts_to: Number of images after a reset that the method adapts to; None for all.
-    """
+    """Estimated seconds per image: of the first ``adapts_to`` images after a reset (None: all), and of later ones."""
 
     first: float
     later: float
     adapts_to: int | None = None
 
     def seconds(self, images: int) -> float:
-        """Return the seconds of a stream with this many images.
-
-        Example:
-            >>> from midway.bench.budget import CostEstimate
-            >>> CostEstimate(first=0.5, later=0.25, adapts_to=100).seconds(200), CostEstimate(0.5, 0.5).seconds(200)
-            (75.0, 100.0)
-        """
+        """Return the seconds of a stream with this many images."""
         first = images if self.adapts_to is None else min(images, self.adapts_to)
         return first * self.first + (images - first) * self.later
 
 
 def estimate_cost(method: Method, images: Tensor) -> CostEstimate:
-    """Measure the time per image of a method on a few images; the method is adapted afterwards.
-
-    Args:
-        method: The method in its initial state.
-        images: A batch, of which a part is used.
-    """
+    """Measure the time per image of a method on a few images; the method is adapted afterwards."""
     images = images.to(first_weight(method, images))
     rough = _seconds(lambda: method(images[:2])) / 2  # the first call is slower
     method.reset()
@@ -87,57 +70,31 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 class CostEstimator:
-    """Estimates the time of cells: each combination of method, network, data set and batch size is tried once.
-
-    Args:
-        resources: Data and networks of this process.
-
-    Example:
-        >>> from midway.bench import Grid
-        >>> from midway.bench.budget import CostEstimator
-        >>> cells = Grid.from_dict({"methods": "source,bn", "images": 400}).cells()
-        >>> [CostEstimator().seconds(cell) > 0 for cell in cells]
-        [True, True]
-    """
+    """Estimates the time of cells: each combination of method, network, data set and batch size is tried once."""
 
     def __init__(self, resources: ResourceCache | None = None) -> None:
         self.resources = resources or ResourceCache()
         self.estimates: dict[tuple[object, ...], CostEstimate] = {}
 
     def seconds(self, cell: Cell) -> float:
-        """Return the seconds of a cell, without the time to compute its images.
-
-        Raises:
-            ValueError: The data or the network of the cell cannot be loaded.
-        """
+        """Return the seconds of a cell, without the time to compute its images."""
         return self.estimate(cell).seconds(len(self.resources.lazy_stream(cell).order))
 
     def estimate(self, cell: Cell) -> CostEstimate:
-        """Return the time per image of the method of a cell.
-
-        Raises:
-            ValueError: The data or the network of the cell cannot be loaded.
-        """
+        """Return the time per image of the method of a cell."""
         settings = tuple(sorted((name, repr(value)) for name, value in cell.settings.items() if name != "seed"))
         kind = (cell.method, settings, cell.network, cell.data, cell.size, cell.batch_size, cell.precision)
         if kind not in self.estimates:
             images = next(iter(self.resources.lazy_stream(cell))).images.to(cell.device)
             with using_threads(cell.threads), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.estimates[kind] = estimate_cost(make_method(cell, self.resources), images)
+                self.estimates[kind] = estimate_cost(self.resources.method(cell), images)
         return self.estimates[kind]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The part of a plan that fits a budget.
-
-    Attributes:
-        images: Number of images of every cell.
-        available: Number of images of the data set.
-        seconds: Estimated time.
-        left_out: Label of an entry that is not run -> reason.
-    """
+    """The part of a plan that fits a budget: images of every cell, and label of an entry left out -> reason."""
 
     images: int
     available: int
@@ -155,11 +112,7 @@ class Fit:
 
     @classmethod
     def load(cls, path: Path) -> Fit:
-        """Read what ``save`` wrote.
-
-        Raises:
-            ValueError: The file has another content.
-        """
+        """Read what ``save`` wrote."""
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
@@ -167,13 +120,7 @@ class Fit:
 
 
 def read_duration(text: str) -> float:
-    """Return the seconds of a duration such as ``90s``, ``30m``, ``1.5h`` or ``1h30m``.
-
-    Example:
-        >>> from midway.bench.budget import read_duration
-        >>> read_duration("1h30m"), read_duration("45")
-        (5400.0, 45.0)
-    """
+    """Return the seconds of a duration such as ``90s``, ``30m``, ``1.5h`` or ``1h30m``."""
     number = r"(\d+(?:\.\d+)?)"
     parts = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", text.strip())
     hours, minutes, seconds = (float(part or 0) for part in parts.groups()) if parts else (0.0, 0.0, 0.0)
@@ -197,21 +144,6 @@ def fit(
 
     The number is a multiple of the batch size, at least two batches. If these take too long, the slowest entries are
     left out, except required ones: the rest may then exceed the budget.
-
-    Args:
-        estimates: Label -> time per image.
-        streams: Label -> number of streams left to run, over all seeds.
-        available: Number of images of the data set.
-        batch_size: Images per batch.
-        budget: Seconds.
-        jobs: Cells that run at a time.
-        required: Labels of entries that are never left out.
-
-    Example:
-        >>> from midway.bench.budget import CostEstimate, fit
-        >>> estimates = {"source": CostEstimate(0.125, 0.125), "mita": CostEstimate(0.875, 0.875)}
-        >>> fit(estimates, streams={"source": 6, "mita": 6}, available=10_000, batch_size=200, budget=6000)
-        Fit(images=1000, available=10000, seconds=6000.0, left_out={})
     """
     least = min(available, LEAST_BATCHES * batch_size)
     kept, left_out = list(estimates), {}
@@ -247,17 +179,8 @@ def fit_grid(
 ) -> tuple[Grid, Fit]:
     """Reduce a grid to what fits a time.
 
-    The choice is stored: a run that is continued keeps it.
-
-    Args:
-        grid: The whole comparison; all its cells use one data set and batch size.
-        store: The results so far.
-        seconds: The budget.
-        jobs: Cells that run at a time.
-        required: Labels of entries that are never left out.
-        resources: Data and networks of this process.
-        fixed_images: Keep this number of images and only leave out methods.
-        reuse_images: If all stored results use the same number of images, keep it under another budget.
+    The choice is stored: a run that is continued keeps it. With ``fixed_images`` only methods are left out. With
+    ``reuse_images`` the number of images is kept under another budget if all stored results have the same.
     """
     name = hashlib.sha256(repr((seconds, jobs, grid)).encode()).hexdigest()[:8]
     path = store.folder / f"budget-{name}.json"

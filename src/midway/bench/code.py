@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
 import importlib.util
 import io
+import itertools
 import os
 import sys
 import tokenize
 from collections.abc import Iterable, Mapping
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from midway.adaptation.registry import STATISTICS, WRAP
 from midway.adaptation.wrappers import WRAPPERS
-from midway.bench.cell import Cell
-from midway.bench.networks import FROM_FILES
+from midway.bench.record import Cell
+from midway.bench.resources import FROM_FILES
 from midway.data.corruptions import REGISTRY as CORRUPTIONS
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import find
@@ -34,6 +35,9 @@ MEASURING = ("midway.bench.measure", "midway.metrics.classification")
 STREAMING = ("midway.data.corrupted", "midway.streams.parsing")
 """Modules that apply corruptions and build every stream."""
 
+METADATA = {"about", "search_space"}
+"""Attributes of classes that describe a method: titles, colours and ranges of searches change no number."""
+
 WITHOUT_NUMBERS = frozenset(
     {
         "midway",
@@ -44,7 +48,6 @@ WITHOUT_NUMBERS = frozenset(
         "midway.adaptation.about",
         "midway.adaptation.registry",
         "midway.adaptation.space",
-        "midway.bench.cell",
         "midway.bench.record",
         "midway.data.download",
         "midway.data.manifest",
@@ -54,48 +57,42 @@ WITHOUT_NUMBERS = frozenset(
 )
 """Modules that register, look up, word and store things: no number depends on them, and they import much."""
 
+_NAME = attrgetter("name")
+
 
 def code_digest(modules: Iterable[str]) -> str:
     """Return a digest of modules and of all modules they import from the same packages or from loose files.
 
-    Comments, docstrings and blank lines do not count. Installed packages other than those of the given modules have
-    versions, which are recorded with every result, and do not count either.
-
-    Args:
-        modules: Names of the modules that define the method, the network, the corruptions and so on.
-
-    Example:
-        >>> from midway.bench.code import code_digest
-        >>> len(code_digest(["midway.methods.tent"]))
-        16
+    Comments, docstrings, blank lines and the metadata of methods do not count. Installed packages other than those of
+    the given modules have versions, which are recorded with every result, and do not count either.
     """
-    waiting, seen, sources = sorted(set(modules)), set[str](), dict[str, str]()
-    packages = frozenset(map(_top, waiting))
+    waiting = sorted(set(modules))
+    packages = {module.partition(".")[0] for module in waiting}
+    seen, lines = set(WITHOUT_NUMBERS), list[str]()
     while waiting:
         module = waiting.pop()
-        if module in seen or module in WITHOUT_NUMBERS or (_top(module) not in packages and _is_library(_top(module))):
-            continue
+        path = None if module in seen else _file_of(module)
         seen.add(module)
-        path = _source_file(module)
-        if path is not None:
-            modified = path.stat().st_mtime_ns
-            name = path.name if module.startswith(FROM_FILES) else module  # wherever the file is stored
-            sources[name] = _file_digest(path, modified)
-            waiting += _imports(module, path, modified, packages)
-    lines = "\n".join(sorted([f"{module} {digest}" for module, digest in sources.items()]))
-    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+        if path is None:
+            continue
+        source = _read(path, path.stat().st_mtime_ns, module)
+        name = path.name if module.startswith(FROM_FILES) else module  # wherever the file is stored
+        lines.append(f"{name} {source.digest}")
+        for imported, names in source.imports:
+            top = imported.partition(".")[0]
+            if top not in packages and (top in sys.stdlib_module_names or _is_library(top)):
+                continue
+            if imported in sys.modules and not hasattr(sys.modules[imported], "__path__"):
+                waiting.append(imported)
+            else:
+                for each in names:
+                    waiting.append(_defining_module(imported, each))
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
 
-@cache
-def _top(module: str) -> str:
-    """Return the top-level package of a module."""
-    return module.partition(".")[0]
-
-
-def _source_file(module: str) -> Path | None:
+def _file_of(module: str) -> Path | None:
     """Return the file of a module without importing it, if it has one."""
-    loaded = sys.modules.get(module)
-    origin = getattr(loaded, "__file__", None)
+    origin = getattr(sys.modules.get(module), "__file__", None)
     if origin is None:
         try:
             spec = importlib.util.find_spec(module)
@@ -107,64 +104,78 @@ def _source_file(module: str) -> Path | None:
 
 @cache
 def _is_library(package: str) -> bool:
-    """Tell whether a top-level package is installed or belongs to Python itself."""
-    if package in sys.stdlib_module_names:
-        return True
-    path = _source_file(package)
+    """Tell whether a top-level package is installed."""
+    path = _file_of(package)
     return path is not None and bool(INSTALLED & {*path.parts})
 
 
-@cache
-def _file_digest(path: Path, modified: int) -> str:
-    """Digest the code of a file without its comments, docstrings and blank lines.
+class _Source(NamedTuple):
+    """A file of code: its digest, and the names that it imports from each module anywhere in it ("" for all)."""
 
-    Lines are compared as text, not as syntax trees, whose form depends on the version of Python.
-    """
+    digest: str
+    imports: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@cache
+def _read(path: Path, modified: int, module: str) -> _Source:
+    """Read a file once as long as it is not modified; imports for type checkers are left out."""
     text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            stop = node.end_lineno or node.lineno
-            lines[node.lineno - 1 : stop] = [""] * (stop - node.lineno + 1)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        row, column = token.start
-        if token.type == tokenize.COMMENT and lines[row - 1]:
-            lines[row - 1] = lines[row - 1][:column]
-    code = "\n".join([line.rstrip() for line in lines if line.strip()])
-    return hashlib.sha256(code.encode()).hexdigest()
-
-
-@cache
-def _imports(module: str, path: Path, modified: int, packages: frozenset[str]) -> tuple[str, ...]:
-    """Return the modules that a module imports anywhere in its code, without libraries and type-checking imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    imported: list[str] = []
-    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    imports: list[tuple[str, tuple[str, ...]]] = []
+    ignored: list[ast.stmt] = []
+    waiting: list[ast.AST] = [ast.parse(text)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             waiting += node.orelse
             continue
         waiting += ast.iter_child_nodes(node)
-        if isinstance(node, ast.Import):
-            imported += [alias.name for alias in node.names]
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            ignored.append(node)
+        elif isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+                if isinstance(target, ast.Name) and target.id in METADATA:
+                    ignored.append(statement)
+        elif isinstance(node, ast.Import):
+            imports += zip(map(_NAME, node.names), itertools.repeat(("",)))
         elif isinstance(node, ast.ImportFrom):
             base = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            name = ".".join([part for part in (base, node.module) if part])
-            if _top(name) in packages or not _is_library(_top(name)):
-                imported += [_defining_module(name, alias.name) for alias in node.names]
-    return tuple(dict.fromkeys(imported))
+            name = f"{base}.{node.module}" if base and node.module else base or node.module or ""
+            imports.append((name, tuple(map(_NAME, node.names))))
+            if name in WITHOUT_NUMBERS:  # what the metadata is written with
+                ignored.append(node)
+    return _Source(_digest(text, ignored), tuple(imports))
+
+
+def _digest(text: str, ignored: Iterable[ast.stmt]) -> str:
+    """Digest code without some statements, comments and blank lines.
+
+    Lines are compared as text, not as syntax trees, whose form depends on the version of Python.
+    """
+    lines = text.splitlines()
+    for node in ignored:
+        stop = node.end_lineno or node.lineno
+        lines[node.lineno - 1 : stop] = [""] * (stop - node.lineno + 1)
+    code = hashlib.sha256()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        row, column = token.start
+        if token.type == tokenize.COMMENT and lines[row - 1]:
+            lines[row - 1] = lines[row - 1][:column]
+    for line in lines:
+        if line.strip():
+            code.update(f"{line.rstrip()}\n".encode())
+    return code.hexdigest()
 
 
 @cache
 def _defining_module(module: str, name: str) -> str:
     """Return the module that defines what ``from module import name`` imports, looking through re-exports."""
-    submodule = f"{module}.{name}"
-    path = _source_file(module)
-    if path is None or path.name != "__init__.py":
+    path = _file_of(module)
+    if path is None or path.name != "__init__.py" or not name:
         return module
-    if _source_file(submodule) is not None:
-        return submodule
+    if _file_of(f"{module}.{name}") is not None:
+        return f"{module}.{name}"
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:
             for alias in node.names:
@@ -191,23 +202,10 @@ def modules_of_stream(scenario: Scenario, data: str) -> set[str]:
 
 
 def registering_modules(cell: Cell) -> tuple[str, ...]:
-    """Return the modules outside midway that another process has to import before it runs a cell.
-
-    Example:
-        >>> from midway.bench import Grid
-        >>> from midway.bench.code import registering_modules
-        >>> registering_modules(Grid.from_dict({"methods": "tent"}).cells()[0])
-        ()
-    """
+    """Return the modules outside midway that another process has to import before it runs a cell."""
     modules = modules_of_method(cell.method, cell.settings) | modules_of_stream(cell.scenario, cell.data)
     modules |= {metric.compute.__module__ for metric in METRICS.values()}
-    return tuple(sorted(module for module in modules if _top(module) not in ("midway", "__main__")))
-
-
-def import_modules(modules: Iterable[str]) -> None:
-    """Import modules for what they register."""
-    for module in modules:
-        importlib.import_module(module)
+    return tuple(sorted([module for module in modules if module.partition(".")[0] not in ("midway", "__main__")]))
 
 
 def folder_digest(root: str) -> str:

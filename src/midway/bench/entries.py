@@ -1,32 +1,53 @@
-"""Methods with settings as text: ``tent,tea(steps=4),mita(lr=1e-4, label="MITA, slow")``."""
+"""The values of a plan, from TOML or the command line: methods with settings as text, names, numbers.
+
+Methods are written like ``tent,tea(steps=4),mita(lr=1e-4, label="MITA, slow")``. Errors name the key at fault.
+"""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import sys
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from midway.adaptation.presets import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
-from midway.bench.cell import as_tuple
+from midway.bench.record import with_tuples
 from midway.methods import adapt, find, hyperparameters
 from midway.suggest import unknown
 from midway.testing import tiny_network
 
 
+class PlanError(ValueError):
+    """A plan that cannot be run as it is written.
+
+    Attributes:
+        where: Path to the value in the plan: a key, or ``"method"``, the index of the table and its setting.
+    """
+
+    def __init__(self, message: str, *where: str | int) -> None:
+        super().__init__(message)
+        self.where = where
+
+
+class SettingError(ValueError):
+    """A method that cannot be created with the given settings; ``setting`` is the one at fault, or ``"name"``."""
+
+    def __init__(self, message: str, setting: str) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
 @dataclass(frozen=True)
 class Entry:
-    """One row of a comparison: a method, the settings that differ from its defaults, and a label.
-
-    Example:
-        >>> from midway.bench.entries import Entry
-        >>> Entry.make("tea", {"steps": 4}).label
-        'tea(steps=4)'
-    """
+    """One row of a comparison: a method, the settings that differ from its defaults, and a label."""
 
     name: str
     settings: dict[str, Any] = field(hash=False)
@@ -36,19 +57,18 @@ class Entry:
     def make(cls, name: str, settings: dict[str, Any], label: str | None = None) -> Entry:
         """Check the settings by creating the method on a tiny network; without a label the settings are the label.
 
-        Raises:
-            SettingError: The method or a setting is unknown, or the method rejects a value.
+        A ``SettingError`` is raised if the method or a setting is unknown, or the method rejects a value.
         """
-        written = ", ".join(f"{key}={as_tuple(value)!r}" for key, value in settings.items() if _is_given(key, value))
+        given = _given(settings)
+        written = ", ".join([f"{key}={value!r}" for key, value in given.items()])
         try:
             known = {*hyperparameters(name), *FOR_EVERY_METHOD}
         except ValueError as error:
             raise SettingError(str(error), "name") from error
         try:
-            settings = with_preset(name, settings)
+            settings = _given(with_preset(name, settings))
         except ValueError as error:
             raise SettingError(f"{name}: {error}", PRESET) from error
-        settings = {key: as_tuple(value) for key, value in settings.items() if _is_given(key, value)}
         for setting in settings:
             if setting not in known:
                 raise SettingError(unknown(f"hyper-parameter of {name}", setting, known), setting)
@@ -68,12 +88,12 @@ class Entry:
         defaults = hyperparameters(self.name)
         if "seed" in defaults:
             defaults["seed"] = seed
-        return {key: as_tuple(value) for key, value in (defaults | self.settings).items()}
+        return with_tuples(defaults | self.settings)
 
 
-def _is_given(setting: str, value: Any) -> bool:
-    """Tell whether a setting is given: those that every method takes are None by default."""
-    return value is not None or setting not in FOR_EVERY_METHOD
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that are given: those that every method takes are None by default."""
+    return with_tuples({k: v for k, v in settings.items() if v is not None or k not in FOR_EVERY_METHOD})
 
 
 @cache
@@ -82,32 +102,8 @@ def _trial_network() -> nn.Module:
     return tiny_network()
 
 
-class SettingError(ValueError):
-    """A method that cannot be created with the given settings.
-
-    Attributes:
-        setting: The setting at fault, or ``"name"``.
-    """
-
-    def __init__(self, message: str, setting: str) -> None:
-        super().__init__(message)
-        self.setting = setting
-
-
 def parse_entries(text: str) -> list[Entry]:
-    """Parse methods as they are written on the command line.
-
-    Args:
-        text: Names separated by commas, optionally with settings in parentheses; ``label=`` names the row.
-
-    Raises:
-        ValueError: The text cannot be parsed; the message has an example.
-
-    Example:
-        >>> from midway.bench.entries import parse_entries
-        >>> [(entry.name, entry.settings, entry.label) for entry in parse_entries('bn, tent(lr=1e-4, label="slow")')]
-        [('bn', {}, 'bn'), ('tent', {'lr': 0.0001}, 'slow')]
-    """
+    """Parse methods as they are written on the command line; a ``ValueError`` has an example of how to."""
     try:
         parsed = ast.parse(f"[{text}]", mode="eval").body
     except SyntaxError:
@@ -141,3 +137,107 @@ def _entry(node: ast.expr, text: str) -> Entry:
 
 def _not_understood(text: str) -> str:
     return f"methods '{text}' cannot be parsed: write them like tent,tea(steps=4),mita."
+
+
+def import_plugins(modules: Iterable[str]) -> None:
+    """Import modules that register methods, scenarios and so on, also from the working directory."""
+    for module in modules:
+        if (directory := str(Path.cwd())) not in sys.path:
+            sys.path.append(directory)
+        if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
+            correct = Path(module).stem.lstrip(".")
+            raise PlanError(f"import: {module} is not the name of a module: write {correct}.", "import")
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise PlanError(f"import: {error}: install it, or correct the name.", "import") from error
+        except Exception as error:  # the code of another package can raise anything
+            reason = f"{type(error).__name__}: {error}"
+            raise PlanError(f"import: {module} cannot be imported ({reason}): correct it.", "import") from error
+
+
+def _strings(key: str, value: Any) -> tuple[str, ...]:
+    values = (value,) if isinstance(value, str) else value
+    if not isinstance(values, list | tuple) or not all(isinstance(each, str) and each for each in values):
+        raise PlanError(f'{key} must be a string or a list of strings, such as {key} = ["..."], got {value!r}.', key)
+    return _not_empty(key, tuple(values))
+
+
+def _names(key: str, value: Any) -> tuple[str, ...]:
+    parts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    return _strings(key, parts)
+
+
+def _integers(key: str, value: Any, least: int, most: int | None = None) -> tuple[int, ...]:
+    values = value if isinstance(value, list | tuple) else (value,)
+    return _not_empty(key, tuple([_integer(key, each, least, most) for each in values]))
+
+
+def _integer(key: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not is_integer or value < least or (most is not None and value > most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise PlanError(f"{key} must be an integer {limits}, got {value!r}.", key)
+    return int(value)
+
+
+def _not_empty(key: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values and key != "import":
+        raise PlanError(f"{key} is empty: name at least one, or leave the key out.", key)
+    repeated = next((each for index, each in enumerate(values) if each in values[:index]), None)
+    if repeated is not None:
+        raise PlanError(f"{key} has {repeated!r} twice.", key)
+    return values
+
+
+def _string(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise PlanError(f"{key} must be a string, got {value!r}.", key)
+    return value
+
+
+def _methods(key: str, value: Any) -> tuple[Entry, ...]:
+    try:
+        return tuple(entry for text in _strings(key, value) for entry in parse_entries(text))
+    except PlanError:
+        raise
+    except ValueError as error:
+        raise PlanError(str(error), key) from error
+
+
+def _method_tables(key: str, value: Any) -> tuple[Entry, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise PlanError("method must be a list of tables: write [[method]] above the name and settings of each.", key)
+    entries = []
+    for index, table in enumerate(value):
+        settings = dict(table)
+        name, label = settings.pop("name", None), settings.pop("label", None)
+        if not isinstance(name, str):
+            raise PlanError('a method needs a name, such as name = "tent".', key, index)
+        if label is not None and (not isinstance(label, str) or not label):
+            raise PlanError(f"the label of {name} must be a string, got {label!r}.", key, index, "label")
+        try:
+            entries.append(Entry.make(name, settings, label))
+        except SettingError as error:
+            raise PlanError(str(error), key, index, error.setting) from error
+    return tuple(entries)
+
+
+READERS: dict[str, Callable[[str, Any], Any]] = {
+    "methods": _methods,
+    "method": _method_tables,
+    "networks": _names,
+    "data": _names,
+    "root": _string,
+    "scenarios": _names,
+    "severities": partial(_integers, least=1, most=5),
+    "seeds": partial(_integers, least=0),
+    "batch_sizes": partial(_integers, least=1, most=500),
+    "images": _integer,
+    "size": _integer,
+    "precision": _string,
+    "device": _string,
+    "threads": _integer,
+    "import": _names,
+}
+"""Key of a plan -> function that checks its value and converts it."""

@@ -4,48 +4,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 import torch
+from torch import Tensor, nn
 
 from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
 from midway.bench.record import Result
+from midway.methods.source import Source
 from midway.metrics import Answers, compute
-from midway.streams import Batch
-
-
-class Batches(Protocol):
-    """What a method is evaluated on: batches, the names of their groups, and a name."""
-
-    @property
-    def name(self) -> str:
-        """The name in tables and messages."""
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Names of the groups."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches in order."""
+from midway.streams import Batch, Stream
 
 
 def answer(
     method: Method,
-    stream: Batches,
+    stream: Stream | _Pairs,
     *,
     on_batch: Callable[[float], None] | None = None,
     around_first: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Answers:
     """Show a stream to a method in its present state and return every answer.
 
-    Args:
-        method: The method.
-        stream: The batches.
-        on_batch: Called after every batch with the accuracy so far.
-        around_first: Creates a context for the first batch, to measure its cost.
+    ``on_batch`` gets the accuracy so far after every batch; ``around_first`` is entered for the first batch.
     """
     like = first_weight(method, torch.empty(0))
     logits, labels, groups, seconds = [], [], [], []
@@ -79,7 +61,7 @@ def answer(
     return Answers(torch.cat(logits), torch.cat(labels), torch.cat(groups), tuple(seconds), batch_sizes=sizes)
 
 
-def measure(method: Method, stream: Batches, answers: Answers) -> Result:
+def measure(method: Method, stream: Stream | _Pairs, answers: Answers) -> Result:
     """Compute all metrics of a method's answers to a stream, for the whole stream and for each of its groups."""
     groups: dict[str, dict[str, float]] = {}
     for index, group in enumerate(stream.groups):
@@ -89,7 +71,62 @@ def measure(method: Method, stream: Batches, answers: Answers) -> Result:
     return Result(
         metrics=compute(answers),
         groups=groups,
-        batch_accuracies=tuple(100 * batch.sum().item() / len(batch) for batch in correct),
+        batch_accuracies=tuple([100 * batch.sum().item() / len(batch) for batch in correct]),
         diagnostics=dict(method.diagnostics),
         hyperparameters=json.loads(json.dumps(method.hyperparameters, default=repr)),
     )
+
+
+class _Pairs:
+    """Pairs of images and labels as batches of one group."""
+
+    name = "stream"
+    groups = ("images",)
+
+    def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+        self.pairs = pairs
+
+    def __iter__(self) -> Iterator[Batch]:
+        for pair in self.pairs:
+            if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(t, Tensor) for t in pair)):
+                raise TypeError(
+                    "the stream must give pairs of tensors, images and labels, as a torch DataLoader over such pairs "
+                    f"does, or be a midway stream; got {type(pair).__name__}."
+                )
+            images, labels = pair
+            if images.ndim == 3 and labels.ndim == 0:
+                raise ValueError("the stream gives single images: put a torch DataLoader around the data set.")
+            if labels.is_floating_point() and not labels.equal(labels.round()):
+                raise ValueError("labels must be integers, 0 for the first class.")
+            yield Batch(images, labels.cpu().long(), torch.zeros(len(labels), dtype=torch.int64))
+
+
+def evaluate(
+    method: Method | nn.Module,
+    stream: Stream | Iterable[tuple[Tensor, Tensor]],
+    *,
+    reset: bool = True,
+    on_batch: Callable[[float], None] | None = None,
+) -> Result:
+    """Show a stream to a method, batch by batch, and measure its answers.
+
+    Args:
+        method: A method; a plain classifier is evaluated without adaptation (as ``Source``).
+        stream: The batches: a stream, or any iterable of pairs of images in [0, 1], (N, C, H, W), and labels, such as
+            a torch DataLoader.
+        reset: Start from the source. False continues from the method's present state (continual adaptation).
+        on_batch: Called after every batch with the accuracy so far, for progress bars.
+
+    Example:
+        >>> import midway
+        >>> data = midway.data.load("cifar10-mini").first(200)
+        >>> result = midway.evaluate(midway.models.load("wrn16_2.cifar10"), midway.streams.pure(data, "clean"))
+        >>> result.accuracy > 90, result.images, list(result.by_group)
+        (True, 200, ['clean'])
+    """
+    if not isinstance(method, Method):
+        method = Source(method)
+    shown = stream if isinstance(stream, Stream) else _Pairs(stream)
+    if reset:
+        method.reset()
+    return measure(method, shown, answer(method, shown, on_batch=on_batch))

@@ -45,14 +45,8 @@ RATIOS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5)
 class PublishedScore:
     """One accuracy of the paper, in percent.
 
-    Attributes:
-        table: The table.
-        data: ``"cifar10c"`` or ``"cifar100c"``.
-        shifts: The corruption, or distributions A and B.
-        ratio: Share of A; None for a pure stream.
-        method: Our name of the method, or of the ablation's variant.
-        group: The corruption of the images, or ``"all"``.
-        accuracy: The number.
+    ``shifts`` is the corruption, or distributions A and B; ``ratio`` the share of A, None for a pure stream; ``method``
+    our name of the method or of the ablation's variant; ``group`` the corruption of the images, or ``"all"``.
     """
 
     table: Table
@@ -76,39 +70,20 @@ class Average:
 
 @dataclass(frozen=True)
 class Complexity:
-    """A row of the complexity table.
-
-    Attributes:
-        label: The row.
-        method: Our name of the method.
-        langevin_steps: T of TEA (not stated; 1 fits the number) and MITA.
-        views: Augmented views of MEMO.
-        million_parameters: Weights; MITA's second model is counted in full.
-        gflops: Billions of multiply-adds per image, forward passes only.
-        seconds: Time for 200 images on an A800.
-    """
+    """A row of the complexity table."""
 
     label: str
     method: str
-    langevin_steps: int | None
+    langevin_steps: int | None  # T of TEA (not stated; 1 fits the number) and MITA
     views: int | None
-    million_parameters: float
-    gflops: float
-    seconds: float
+    million_parameters: float  # MITA's second model is counted in full
+    gflops: float  # billions of multiply-adds per image, forward passes only
+    seconds: float  # for 200 images on an A800
 
 
 @cache
 def scores() -> tuple[PublishedScore, ...]:
-    """Return every accuracy of the paper.
-
-    Example:
-        >>> from midway.bench import paper
-        >>> len(paper.scores())
-        1390
-        >>> paper.scores()[0]
-        PublishedScore(table='outlier', data='cifar10c', shifts=('glass_blur', 'gaussian_noise'), ratio=0.005,
-            method='source', group='glass_blur', accuracy=52.0)
-    """
+    """Return every accuracy of the paper."""
     return tuple(_read_scores())
 
 
@@ -136,27 +111,7 @@ def _read_scores() -> Iterator[PublishedScore]:
 def accuracy(
     *, shifts: tuple[str, ...], method: str, group: str, ratio: float | None = None, data: str = "cifar10c"
 ) -> float | None:
-    """Return an accuracy of the paper; tables that share one agree.
-
-    Args:
-        shifts: The corruption, or distributions A and B.
-        method: Our name of the method, or of the ablation's variant.
-        group: The corruption of the images, or ``"all"``.
-        ratio: Share of A; None for a pure stream.
-        data: ``"cifar10c"`` or ``"cifar100c"``.
-
-    Returns:
-        The accuracy in percent; None if the paper has none.
-
-    Example:
-        >>> from midway.bench import paper
-        >>> paper.accuracy(shifts=("fog",), method="tent", group="fog")
-        86.3
-        >>> paper.accuracy(shifts=("pixelate", "shot_noise"), ratio=0.005, method="memo", group="pixelate")
-        64.0
-        >>> paper.accuracy(shifts=("fog",), method="t3a", group="fog") is None
-        True
-    """
+    """Return an accuracy of the paper, see ``PublishedScore``, or None; tables that share one agree."""
     if data not in DATA:
         raise ValueError(unknown("data set of the paper", data, DATA))
     return _accuracies().get((data, shifts, ratio, method, group))
@@ -168,26 +123,14 @@ def _accuracies() -> dict[tuple[str, tuple[str, ...], float | None, str, str], f
 
 
 def comparable(data: str) -> str | None:
-    """Return the data set of the paper that compares to one of ours, or None.
-
-    Example:
-        >>> from midway.bench import paper
-        >>> [paper.comparable(name) for name in ("cifar10-mini", "cifar100-c", "pacs")]
-        ['cifar10c', 'cifar100c', None]
-    """
+    """Return the data set of the paper that compares to one of ours, or None."""
     family = data.removesuffix("-mini").removesuffix("-c")
     return {"cifar10": "cifar10c", "cifar100": "cifar100c"}.get(family)
 
 
 @cache
 def averages() -> tuple[Average, ...]:
-    """Return the mean accuracies and mCEs of the pure table.
-
-    Example:
-        >>> from midway.bench import paper
-        >>> paper.averages()[-1]
-        Average(data='cifar100c', method='mita', accuracy=65.4, mce=55.64)
-    """
+    """Return the mean accuracies and mCEs of the pure table."""
     ends: dict[tuple[str, str], dict[str, float]] = {}
     for row in _rows("pure"):
         ends.setdefault((row["dataset"], row["method"]), {})[row["corruption"]] = float(row["value"])
@@ -196,13 +139,7 @@ def averages() -> tuple[Average, ...]:
 
 @cache
 def complexity() -> tuple[Complexity, ...]:
-    """Return the rows of the complexity table.
-
-    Example:
-        >>> from midway.bench import paper
-        >>> [(row.label, row.gflops) for row in paper.complexity() if row.method == "mita"]
-        [('mita_1_sgld_step', 42.02), ('mita_5_sgld_steps', 84.04)]
-    """
+    """Return the rows of the complexity table."""
     rows = []
     for row in _rows("complexity"):
         method, *setting = row["method"].split("_")

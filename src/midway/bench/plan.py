@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +14,10 @@ from typing import Any
 import torch
 
 from midway.adaptation.precision import use_bf16
-from midway.bench.cell import Cell
 from midway.bench.code import MEASURING, code_digest, folder_digest, modules_of_method, modules_of_stream
-from midway.bench.entries import Entry
-from midway.bench.networks import absolute, modules_of, weights_of
-from midway.bench.plan_values import READERS, PlanError, import_plugins
+from midway.bench.entries import READERS, Entry, PlanError, import_plugins
+from midway.bench.record import Cell
+from midway.bench.resources import absolute, modules_of, weights_of
 from midway.data import corruption_names, names
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import find
@@ -66,15 +68,10 @@ class Grid:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Grid:
-        """Check a plan of plain values, from a TOML file or the command line.
+        """Check a plan of plain values, from a TOML file or the command line; a ``PlanError`` says what is wrong where.
 
-        Args:
-            content: The keys are those of this class; a single value may replace a list of one. ``methods`` is a
-                string, ``method`` a list of tables with ``name``, ``label`` and settings. ``import`` names modules
-                that register methods, scenarios and so on.
-
-        Raises:
-            PlanError: With what is wrong, what to do, and the path to the value in the plan.
+        The keys are those of this class; a single value may replace a list of one. ``methods`` is a string, ``method``
+        a list of tables with ``name``, ``label`` and settings. ``import`` names modules that register things.
         """
         for key in content:
             if key not in READERS:
@@ -93,17 +90,14 @@ class Grid:
         return cls(**values)
 
     def cells(self) -> list[Cell]:
-        """List the cells; cells of one stream are adjacent.
-
-        Raises:
-            PlanError: A name is unknown, a file is missing, or two entries are the same.
-        """
+        """List the cells; cells of one stream are adjacent."""
         scenarios = self.each_scenario()
-        weights = {network: _weights(network) for network in self.networks}
+        with _errors_at("networks"):
+            weights = {network: weights_of(network) for network in self.networks}
         sets = [_data_set(text, self.root) for text in self.data]
         _check_shifts([name for name, _ in sets], scenarios)
         precision, device = self._resolved()
-        codes = _Codes(self, {root for name, root in sets if name == "folder"})
+        codes = _codes(self, sets, scenarios)
         cells = [
             Cell(
                 method=entry.name,
@@ -122,7 +116,7 @@ class Grid:
                 device=device,
                 threads=self.threads,
                 module=find(entry.name).__module__,
-                code=codes.of(entry, network, scenario, name, root),
+                code=codes[entry.label, network, name, root, scenario],
             )
             for network, (name, root), batch_size, scenario, seed, entry in itertools.product(
                 self.networks, sets, self.batch_sizes, scenarios, self.seeds, self.methods
@@ -132,24 +126,11 @@ class Grid:
         return cells
 
     def each_scenario(self) -> list[Scenario]:
-        """List the scenarios; ``pure:all`` is fifteen.
-
-        Raises:
-            PlanError: A scenario is not valid.
-
-        Example:
-            >>> from midway.bench import Grid
-            >>> scenarios = Grid.from_dict({"methods": "bn", "scenarios": "pure:all"}).each_scenario()
-            >>> len(scenarios), str(scenarios[0])
-            (15, 'pure:gaussian_noise')
-        """
+        """List the scenarios; ``pure:all`` is fifteen."""
         scenarios: dict[Scenario, None] = {}
-        for text in self.scenarios:
-            for severity in self.severities:
-                try:
-                    scenarios |= dict.fromkeys(expand(text, severity=severity))
-                except ValueError as error:
-                    raise PlanError(str(error), "scenarios") from error
+        with _errors_at("scenarios"):
+            for text, severity in itertools.product(self.scenarios, self.severities):
+                scenarios |= dict.fromkeys(expand(text, severity=severity))
         return list(scenarios)
 
     def _resolved(self) -> tuple[str, str]:
@@ -161,33 +142,34 @@ class Grid:
             kind = torch.device(device)
         except RuntimeError as error:
             raise PlanError(f"device '{device}' is not known to torch: use cpu, cuda or auto.", "device") from error
-        try:
+        with _errors_at("precision"):
             half = use_bf16(self.precision, kind)  # type: ignore[arg-type]
-        except ValueError as error:
-            raise PlanError(str(error), "precision") from error
         return "bf16" if half else "float32", device
 
 
-class _Codes:
-    """Digests of the code of cells, each distinct set of modules digested once."""
-
-    def __init__(self, grid: Grid, folders: set[str | None]) -> None:
-        self.networks = {network: frozenset(modules_of(network)) for network in grid.networks}
-        self.methods = {entry.label: frozenset(modules_of_method(entry.name, entry.settings)) for entry in grid.methods}
-        self.folders = {root: folder_digest(root) for root in folders if root is not None}
-        self.digests: dict[frozenset[str], str] = {}
-
-    def of(self, entry: Entry, network: str, scenario: Scenario, data: str, root: str | None) -> str:
-        """Return the digest of a cell: its code and, for a folder of images, the files in it."""
-        modules = self.methods[entry.label] | self.networks[network] | modules_of_stream(scenario, data) | {*MEASURING}
-        if modules not in self.digests:
-            self.digests[modules] = code_digest(modules)
-        return self.digests[modules] + self.folders.get(root or "", "")
+def _codes(
+    grid: Grid, sets: Iterable[tuple[str, str | None]], scenarios: Sequence[Scenario]
+) -> dict[tuple[str, str, str, str | None, Scenario], str]:
+    """Return label, network, data set, folder and scenario -> digest of the code and of the files of a folder."""
+    networks = {network: modules_of(network) for network in grid.networks}
+    methods = {entry.label: modules_of_method(entry.name, entry.settings) for entry in grid.methods}
+    digests: dict[frozenset[str], str] = {}
+    codes = {}
+    for name, root in sets:
+        files = folder_digest(root) if name == "folder" and root is not None else ""
+        for scenario in scenarios:
+            streaming = modules_of_stream(scenario, name) | {*MEASURING}
+            for label, network in itertools.product(methods, networks):
+                modules = frozenset(methods[label] | networks[network] | streaming)
+                if modules not in digests:
+                    digests[modules] = code_digest(modules)
+                codes[label, network, name, root, scenario] = digests[modules] + files
+    return codes
 
 
 def _check_shifts(data: Sequence[str], scenarios: Sequence[Scenario]) -> None:
     """Refuse misspelt corruptions before anything runs; the domains of a data set are only known from its files."""
-    if all(DATA_SETS[name].shifts == "domains" for name in data):
+    if {DATA_SETS[name].shifts for name in data} == {"domains"}:
         return
     valid = (*corruption_names(), "clean")
     for scenario in scenarios:
@@ -198,24 +180,27 @@ def _check_shifts(data: Sequence[str], scenarios: Sequence[Scenario]) -> None:
 
 def _check_unique(cells: Sequence[Cell]) -> None:
     """Refuse entries with the same label, and entries that would be run twice."""
-    labels: dict[tuple[str, str], Cell] = {}
+    rows: set[tuple[object, ...]] = set()
     keys: dict[str, Cell] = {}
     for cell in cells:
-        stream = str((cell.network, cell.data, cell.root, cell.batch_size, cell.scenario, cell.seed))
-        if (cell.label, stream) in labels:
+        row = (cell.label, cell.network, *cell.stream_key)
+        if row in rows:
             raise PlanError(f"two entries are called '{cell.label}': give each a label of its own.", "methods")
         if cell.key in keys:
             raise PlanError(
                 f"'{keys[cell.key].label}' and '{cell.label}' have the same settings: leave one out.", "methods"
             )
-        labels[cell.label, stream] = keys[cell.key] = cell
+        rows.add(row)
+        keys[cell.key] = cell
 
 
-def _weights(network: str) -> str:
+@contextmanager
+def _errors_at(key: str) -> Iterator[None]:
+    """Turn a ``ValueError`` within the block into a ``PlanError`` at a key."""
     try:
-        return weights_of(network)
+        yield
     except ValueError as error:
-        raise PlanError(str(error), "networks") from error
+        raise PlanError(str(error), key) from error
 
 
 def _data_set(text: str, root: str | None) -> tuple[str, str | None]:
@@ -229,3 +214,68 @@ def _data_set(text: str, root: str | None) -> tuple[str, str | None]:
     if not path.is_dir():
         raise PlanError(f"there is no folder {path} for {name}.", "data" if at else "root")
     return name, str(path)
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """Read a TOML file as plain values without checking them; an error has the line."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no plan at {path}.")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path} is not UTF-8 text ({error}).") from error
+    except tomllib.TOMLDecodeError as error:
+        position = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        text = path.read_text(encoding="utf-8")
+        line = int(position[1]) if position else text.count("\n") + 1
+        what = str(error).partition(" (at ")[0]
+        raise PlanError(f"{path}:{line}: {what}: this is not TOML; quote strings, and write lists in [ ].") from error
+
+
+def load_plan(path: Path | str) -> Grid:
+    r"""Read and check a plan in a TOML file; a ``PlanError`` reads ``file:line: what is wrong, what to do``.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.bench import load_plan
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     plan = Path(folder, "plan.toml")
+        ...     _ = plan.write_text('methods = "source,bn"\nseeds = [0, 1]\n')
+        ...     [entry.name for entry in load_plan(plan).methods]
+        ['source', 'bn']
+    """
+    path = Path(path)
+    content = read_plan(path)
+    try:
+        grid = Grid.from_dict(content)
+        grid.cells()
+    except PlanError as error:
+        raise locate(path, error) from error
+    return grid
+
+
+def locate(path: Path, error: PlanError) -> PlanError:
+    """Return an error with the file and the line of the key at fault in front of its message."""
+    return PlanError(f"{path}:{line_of(path.read_text(encoding='utf-8'), *error.where)}: {error}", *error.where)
+
+
+def line_of(text: str, *where: str | int) -> int:
+    """Return the line of a key in TOML text; of its table, or the first one, if the key is not written.
+
+    ``where`` is a key of the top table; or ``"method"``, the index of the table, and a key in it.
+    """
+    table, header, lines = -1, 1, text.splitlines()
+    wanted, key = (-1, str(where[0])) if len(where) == 1 else (-1, "")
+    if len(where) > 1:
+        wanted, key = int(where[1]), str(where[2]) if len(where) > 2 else ""
+    for number, line in enumerate(lines, start=1):
+        if re.match(r"\s*\[\[\s*\"?method\"?\s*\]\]", line):
+            table += 1
+            if table == wanted or (key == "method" and wanted < 0):
+                header = number
+                if not key or key == "method":
+                    return number
+        elif table == wanted and key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]", line):
+            return number
+    return header

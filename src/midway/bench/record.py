@@ -1,12 +1,14 @@
-"""Records: what a cell gives, as plain values that travel between processes and into files."""
+"""Cells and their records: what is asked and what comes out, as plain values for other processes and for files."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import platform
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,115 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from midway.bench.cell import Cell
 from midway.metrics import METRICS
+from midway.streams import Scenario
 
 FORMAT = 2
 """Version of a stored record; raised when its meaning changes."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Everything that determines the numbers of one entry of a comparison, and its label.
+
+    Attributes:
+        method: Name of the method.
+        label: Its name in tables.
+        settings: Every hyper-parameter of the method, defaults included.
+        network: See ``midway.bench.resources.load_network``.
+        weights: A digest of the weights or of their file, or ``"untrained"``.
+        data: Name of the data set.
+        root: Its folder; None for the data home.
+        images: Use at most this many; None for all.
+        size: Side in pixels of images in files; None for the data set's own.
+        scenario: The scenario of the stream.
+        seed: Seed of the stream, and of the method if it has one.
+        batch_size: Images per batch.
+        precision: Precision of the network, ``"float32"`` or ``"bf16"``.
+        device: The device, such as ``"cpu"`` or ``"cuda"``.
+        threads: Number of CPU threads. Sums are split among them, so the last bits depend on it.
+        module: The module that defines the method.
+        code: Digest of the code that computes the numbers and, for a folder of images, of its files; see
+            ``midway.bench.code``. It is not part of the key: a stored result of another code answers the same
+            question, but is out of date.
+
+    Example:
+        >>> from midway.bench import Grid
+        >>> cell = Grid.from_dict({"methods": "tent", "scenarios": "pure:fog"}).cells()[0]
+        >>> cell.scenario, cell.settings["steps"], len(cell.key)
+        (Scenario(kind='pure', shifts=('fog',), amount=None, severity=5), 1, 16)
+    """
+
+    method: str
+    label: str
+    settings: dict[str, Any] = field(hash=False)
+    network: str
+    weights: str
+    data: str
+    root: str | None
+    images: int | None
+    size: int | None
+    scenario: Scenario
+    seed: int
+    batch_size: int
+    precision: str
+    device: str
+    threads: int
+    module: str
+    code: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """Sixteen hex digits over what the cell asks: not its label, its code, or where the weights are stored."""
+        content = self.to_dict() | {"architecture": self.architecture}
+        for name in ("label", "module", "network", "code"):
+            del content[name]
+        text = json.dumps(content, sort_keys=True, default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def architecture(self) -> str:
+        """The name of the network without the folder of its file."""
+        before, _, function = self.network.rpartition(":")
+        if before.endswith(".py"):
+            return f"{Path(before).name}:{function}"
+        architecture, at, _ = self.network.partition("@")
+        return architecture if at or not Path(self.network).is_absolute() else "read off the file"
+
+    @property
+    def stream_key(self) -> tuple[object, ...]:
+        """What determines the stream: cells with equal stream keys see the same images, which are computed once."""
+        return (self.data, self.root, self.size, self.images, self.scenario, self.seed, self.batch_size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cell as plain values, ready for JSON."""
+        content = vars(self) | {"scenario": str(self.scenario)}
+        content.pop("key", None)  # cached
+        return content
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Cell:
+        """Read a cell from plain values; lists among the settings become tuples again."""
+        values = {each.name: content[each.name] for each in fields(cls)}
+        values["settings"] = with_tuples(values["settings"])
+        values["scenario"] = Scenario.parse(values["scenario"])
+        return cls(**values)
+
+    def __str__(self) -> str:
+        return f"{self.label} on {self.scenario}, seed {self.seed}"
+
+
+def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with tuples for lists: methods take tuples, which JSON and TOML do not have."""
+    settings = dict(settings)
+    for name, value in settings.items():
+        if isinstance(value, list | tuple):
+            settings[name] = _as_tuple(value)
+    return settings
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
 
 
 class StoreError(ValueError):
@@ -58,7 +164,7 @@ class Result:
     @property
     def images(self) -> int:
         """Number of images."""
-        return sum(self.images_by_group.values())
+        return sum([int(values["images"]) for values in self.groups.values()])
 
     @property
     def by_group(self) -> dict[str, float]:
@@ -135,31 +241,16 @@ class Record:
 
     def to_line(self) -> bytes:
         """Write the record as one line of JSON."""
-        content = {
-            "format": FORMAT,
-            "key": self.cell.key,
-            "cell": self.cell.to_dict(),
-            "result": None if self.result is None else asdict(self.result),
-            "failure": None if self.failure is None else asdict(self.failure),
-            "seconds": self.seconds,
-            "environment": self.environment,
-            "command": self.command,
-            "finished": self.finished,
-            "predictions": self.predictions,
-        }
+        content: dict[str, Any] = {"format": FORMAT, "key": self.cell.key}
+        content |= {name: getattr(self, name) for name in STORED}
+        content["cell"] = self.cell.to_dict()
+        for name in ("result", "failure"):
+            content[name] = None if content[name] is None else asdict(content[name])
         return json.dumps(content, default=repr).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes, where: str) -> Record:
-        """Read one line.
-
-        Args:
-            line: The line.
-            where: File and number of the line, for errors.
-
-        Raises:
-            StoreError: The line is damaged or has a format that this version does not read.
-        """
+        """Read one line; a ``StoreError`` with ``where``, the file and the number of the line, if that fails."""
         try:
             content = json.loads(line)
             written = content["format"]
@@ -175,18 +266,19 @@ class Record:
                 "use that version, or another folder."
             )
         try:
-            return cls(
-                cell=Cell.from_dict(content["cell"]),
-                result=None if content["result"] is None else Result.from_dict(content["result"]),
-                failure=None if content["failure"] is None else Failure(**content["failure"]),
-                seconds=content["seconds"],
-                environment=content["environment"],
-                command=content["command"],
-                finished=content["finished"],
-                predictions=content["predictions"],
-            )
+            values = {name: content[name] for name in STORED}
+            values["cell"] = Cell.from_dict(content["cell"])
+            if content["result"] is not None:
+                values["result"] = Result.from_dict(content["result"])
+            if content["failure"] is not None:
+                values["failure"] = Failure(**content["failure"])
+            return cls(**values)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{where}: this result is incomplete ({error!r}): repair or remove the line.") from error
+
+
+STORED = tuple(each.name for each in fields(Record) if each.name != "answers")
+"""The fields of a record in a file, in this order."""
 
 
 def _without_nan(value: Any) -> Any:
@@ -199,13 +291,7 @@ def _without_nan(value: Any) -> Any:
 
 @cache
 def environment() -> dict[str, Any]:
-    """Return the versions and the processor of this process.
-
-    Example:
-        >>> from midway.bench.record import environment
-        >>> sorted(environment())
-        ['cpu', 'midway', 'numpy', 'platform', 'python', 'torch']
-    """
+    """Return the versions and the processor of this process."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),

@@ -1,4 +1,4 @@
-"""The store: records of cells in an append-only file, one JSON line each."""
+"""The store, an append-only file with one JSON line per cell, and running a plan into it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from midway.bench.cell import Cell
-from midway.bench.record import Record, StoreError
+from midway.bench.engines import Engine
+from midway.bench.record import Cell, Record, StoreError
 from midway.files import FolderLock, FolderTakenError, write_atomically
 
 RESULTS, LOCK, PREDICTIONS = "results.jsonl", "lock", "predictions"
@@ -32,11 +32,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def read_records(folder: Path | str) -> list[Record]:
-    """Read every complete line of a store, also while a run is writing to it.
-
-    Raises:
-        FileNotFoundError: There is no store.
-        StoreError: A line is damaged; the message has its number.
+    """Read every complete line of a store, also while a run is writing to it; a ``StoreError`` has the damaged line.
 
     Example:
         >>> import tempfile
@@ -60,17 +56,11 @@ class Store:
 
     Every record is one line, on the disk before the next cell begins: killing a run at any moment loses at most the
     cells that are running. A last line that a kill truncated is dropped when the store is opened again; damage
-    anywhere else is an error with its line number.
+    anywhere else is a ``StoreError`` with its line number. ``truncated`` tells whether a line was dropped.
 
     Args:
         folder: The folder; created if it does not exist.
         wait: Wait while another run writes to the folder, instead of raising.
-
-    Attributes:
-        truncated: A truncated line was dropped.
-
-    Raises:
-        StoreError: Another run writes to the folder, it cannot be written to, or its file is damaged.
 
     Example:
         >>> import tempfile
@@ -92,7 +82,7 @@ class Store:
         self._by_code: dict[tuple[str, str], Record] = {}
         self.truncated = False
         try:
-            self._lock = FolderLock(folder, LOCK, wait=wait)
+            lock = FolderLock(folder, LOCK, wait=wait)
         except FolderTakenError as error:
             raise StoreError(
                 f"another run (process {error.holder}) is writing to {folder}: wait for it (midway run --wait does), "
@@ -100,18 +90,14 @@ class Store:
             ) from None
         except OSError as error:
             raise StoreError(f"{folder} cannot be written to ({error.strerror}): choose another --out.") from error
-        try:
+        with ExitStack() as opened:
+            opened.callback(lock.close)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except BaseException:
-            self._lock.close()
-            raise
-        try:
+            opened.callback(os.close, self._file)
             self._recover()
             for record in read_records(folder):
                 self._index(record)
-        except BaseException:
-            self.close()
-            raise
+            self._opened = opened.pop_all()
 
     def _recover(self) -> None:
         """Drop a last line without an end: the run that wrote it was killed.
@@ -142,18 +128,13 @@ class Store:
         return list(self._latest.values())
 
     def find(self, cell: Cell, *, keep_old: bool = False) -> Record | None:
-        """Return the record of a cell under the label of the cell, or None.
-
-        Args:
-            cell: The cell.
-            keep_old: Also accept a record of other code; one of the same code comes first.
-        """
+        """Return the record of a cell under the label of the cell, or None."""
         record = self._by_code.get((cell.key, cell.code))
         if keep_old and (record is None or record.result is None):
             record = self._latest.get(cell.key, record)
         if record is None:
             return None
-        return replace(record, cell=replace(cell, code=record.cell.code))
+        return replace(record, cell=cell if cell.code == record.cell.code else replace(cell, code=record.cell.code))
 
     def has(self, cell: Cell, *, predictions: bool = False, keep_old: bool = False) -> bool:
         """Tell whether a cell has a result, and its predictions if they are wanted."""
@@ -167,11 +148,7 @@ class Store:
         return [cell for cell in cells if self.has(cell, keep_old=True) and not self.has(cell)]
 
     def add(self, record: Record, *, command: str) -> None:
-        """Add a record; when this returns it is on the disk.
-
-        Raises:
-            StoreError: The disk is full or fails; the file is then as before.
-        """
+        """Add a record; when this returns it is on the disk."""
         stored = self._store_answers(record.cell, record.answers) if record.answers else None
         line = replace(record, command=command, predictions=stored).to_line()
         size = os.fstat(self._file).st_size
@@ -183,7 +160,7 @@ class Store:
         except OSError as error:
             os.ftruncate(self._file, size)
             raise self._not_written(error) from error
-        self._index(Record.from_line(line, str(self.path)))
+        self._index(replace(Record.from_line(line, str(self.path)), cell=record.cell))
 
     def _index(self, record: Record) -> None:
         key = record.cell.key
@@ -211,24 +188,17 @@ class Store:
 
     def close(self) -> None:
         """Release the folder."""
-        os.close(self._file)
-        self._lock.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 def load_predictions(folder: Path, record: Record) -> dict[str, NDArray[Any]]:
     """Read the answers stored with a record: ``logits``, ``labels`` and ``group``.
-
-    Raises:
-        FileNotFoundError: They were not stored.
-        StoreError: They are damaged.
 
     Example:
         >>> import tempfile
@@ -251,3 +221,91 @@ def load_predictions(folder: Path, record: Record) -> dict[str, NDArray[Any]]:
             f"{folder / record.predictions} is damaged ({error}): remove it, then run the plan again with "
             "--keep-predictions."
         ) from error
+
+
+class Watcher:
+    """Receives the progress of a run, for progress bars; this one ignores it.
+
+    Example:
+        >>> from midway.bench import Grid, LocalEngine, Watcher
+        >>> class Printer(Watcher):
+        ...     def batch(self, cell, done, total, running):
+        ...         print(f"{cell}: {done}/{total}")
+        >>> cell = Grid.from_dict({"methods": "source", "images": 100, "batch_sizes": 100}).cells()[0]
+        >>> _ = list(LocalEngine().run([cell], on_batch=Printer().batch))
+        source on pure:gaussian_noise, seed 0: 1/1
+    """
+
+    def begin(self, cells: Sequence[Cell], finished: int) -> None:
+        """Cells are about to run; ``finished`` cells have results already."""
+
+    def batch(self, cell: Cell, done: int, total: int, running: float) -> None:
+        """A batch of a cell is done; ``running`` is the accuracy so far, in percent."""
+
+    def end(self, record: Record) -> None:
+        """The record of a cell is in the store."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How a run ended.
+
+    Attributes:
+        before: Cells that had results already.
+        finished: Cells that finished now.
+        failed: Cells that failed now.
+        out_of_date: Cells whose stored results were computed by other code; run again unless ``keep_old``.
+    """
+
+    before: int
+    finished: int
+    failed: int
+    out_of_date: int = 0
+
+
+def run(
+    cells: Sequence[Cell],
+    store: Store,
+    engine: Engine,
+    *,
+    command: str = "",
+    keep_predictions: bool = False,
+    keep_old: bool = False,
+    watcher: Watcher | None = None,
+) -> Tally:
+    """Run the cells without a valid result in the store, and add each record to it as the cell finishes.
+
+    A cell that fails is stored as failed and run again the next time. An interrupt (Ctrl-C) passes through: finished
+    cells are in the store.
+
+    Args:
+        cells: The plan.
+        store: Receives the records.
+        engine: Runs the cells.
+        command: The command that started the run, stored with every record.
+        keep_predictions: Also store every answer.
+        keep_old: Accept stored results that other code computed.
+        watcher: Receives the progress.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from midway.bench import Grid, LocalEngine, Store, run
+        >>> cells = Grid.from_dict({"methods": "source,bn", "images": 100, "batch_sizes": 50}).cells()
+        >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        ...     run(cells, store, LocalEngine())
+        ...     run(cells, store, LocalEngine())
+        Tally(before=0, finished=2, failed=0, out_of_date=0)
+        Tally(before=2, finished=0, failed=0, out_of_date=0)
+    """
+    watcher = watcher or Watcher()
+    left = [cell for cell in cells if not store.has(cell, predictions=keep_predictions, keep_old=keep_old)]
+    before, out_of_date = len(cells) - len(left), len(store.out_of_date(cells))
+    watcher.begin(left, before)
+    failed = 0
+    with closing(engine.run(left, keep_predictions=keep_predictions, on_batch=watcher.batch)) as records:  # type: ignore[type-var]
+        for record in records:
+            store.add(record, command=command)
+            failed += record.failure is not None
+            watcher.end(record)
+    return Tally(before, len(left) - failed, failed, out_of_date)

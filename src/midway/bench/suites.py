@@ -1,31 +1,32 @@
-"""The tables of the MITA paper as data: methods, settings and streams."""
+"""The tables of the MITA paper and the demo: methods, settings and streams, and the measured cost of methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from torch import Tensor, nn
+
 from midway.bench import paper
-from midway.bench.entries import Entry
+from midway.bench.entries import Entry, parse_entries
+from midway.bench.plan import Grid
+from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
 from midway.data import corruption_names
-from midway.methods import hyperparameters
+from midway.methods import adapt, hyperparameters, names
 from midway.streams import Scenario
 from midway.suggest import unknown
 
 EQUAL_BUDGET = "tea_equal_budget"
 """TEA with as many updates per batch as both models of MITA together: a fair rival, which the paper lacks."""
 
+DEMO_NETWORK, DEMO_DATA = "wrn16_2.cifar10", "cifar10-mini"
+DEMO_REQUIRED = ("source", "bn", "tent", "mita")
+"""Methods that always run in the demo: three fast ones, and MITA."""
+
 
 @dataclass(frozen=True)
 class Suite:
-    """A table of the paper: every entry on every stream.
-
-    Attributes:
-        name: Its name on the command line.
-        title: Its title.
-        entries: The rows; their labels are the keys of the paper's numbers.
-        scenarios: The streams.
-    """
+    """A table of the paper: every entry on every stream; labels of entries are the keys of the paper's numbers."""
 
     name: str
     title: str
@@ -37,18 +38,6 @@ def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
     """Return a table of the paper by name: outlier, mixture, pure, sweep or ablation.
 
     MITA and entries that depend on it have the defaults of this library.
-
-    Args:
-        name: The table.
-        only: Labels of the rows to keep besides Source; all by default.
-
-    Example:
-        >>> from midway.bench.suites import suite
-        >>> outlier = suite("outlier", only=["tent", "mita"])
-        >>> [entry.label for entry in outlier.entries]
-        ['source', 'tent', 'mita']
-        >>> str(outlier.scenarios[0])
-        'outlier:glass_blur/gaussian_noise@0.005'
     """
     if name not in SUITES:
         raise ValueError(unknown("table of the paper", name, SUITES))
@@ -62,14 +51,7 @@ def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
 
 
 def equal_budget_tea() -> Entry:
-    """Return TEA with as many updates as MITA, and with MITA's values of the settings that both have.
-
-    Example:
-        >>> from midway.bench.suites import equal_budget_tea
-        >>> from midway.methods import hyperparameters
-        >>> equal_budget_tea().settings["langevin_steps"] == hyperparameters("mita")["langevin_steps"]
-        True
-    """
+    """Return TEA with as many updates as MITA, and with MITA's values of the settings that both have."""
     mita, tea = hyperparameters("mita"), hyperparameters("tea")
     shared = {name: value for name, value in mita.items() if name in tea and value != tea[name]}
     of_both = {
@@ -82,36 +64,14 @@ def equal_budget_tea() -> Entry:
 
 
 def compared(*, without: Sequence[str] = ()) -> tuple[Entry, ...]:
-    """Return the methods of the paper in its order; TEA with the budget of MITA follows TEA.
-
-    Example:
-        >>> from midway.bench.suites import compared
-        >>> [entry.label for entry in compared()][-4:]
-        ['tea', 'tea_equal_budget', 'memo', 'mita']
-    """
+    """Return the methods of the paper in its order; TEA with the budget of MITA follows TEA."""
     entries = [Entry(name, {}, name) for name in paper.METHODS if name not in without]
     index = [entry.label for entry in entries].index("tea") + 1
     return (*entries[:index], equal_budget_tea(), *entries[index:])
 
 
-def _outlier() -> Suite:
-    streams = tuple(Scenario("outlier", pair, 0.005) for pair in paper.PAIRS)
-    return Suite("outlier", "Outliers: one image in 200 from another distribution", compared(), streams)
-
-
-def _mixture() -> Suite:
-    streams = tuple(Scenario("mixture", pair, 0.5) for pair in paper.PAIRS)
-    return Suite("mixture", "Mixtures: two distributions in equal shares", compared(), streams)
-
-
-def _pure() -> Suite:
-    streams = tuple(Scenario("pure", (corruption,)) for corruption in corruption_names("benchmark"))
-    return Suite("pure", "Pure: one corruption at a time", compared(), streams)
-
-
-def _sweep() -> Suite:
-    streams = tuple(Scenario("mixture", pair, ratio) for pair in paper.PAIRS for ratio in paper.RATIOS)
-    return Suite("sweep", "Sweep: from rare outliers to equal shares", compared(without=["memo"]), streams)
+def _streams(kind: str, *amounts: float) -> tuple[Scenario, ...]:
+    return tuple(Scenario(kind, pair, amount) for pair in paper.PAIRS for amount in amounts)
 
 
 def _ablation() -> Suite:
@@ -124,19 +84,114 @@ def _ablation() -> Suite:
         equal_budget_tea(),
         Entry("mita", {}, "mita"),
     )
-    streams = (
-        *(Scenario("pure", (corruption,)) for corruption in pair),
-        Scenario("outlier", pair, 0.005),
-        Scenario("mixture", pair, 0.5),
-    )
+    pure = [Scenario("pure", (corruption,)) for corruption in pair]
+    streams = (*pure, Scenario("outlier", pair, 0.005), Scenario("mixture", pair, 0.5))
     return Suite("ablation", "Ablation: the contribution of each part of MITA", entries, streams)
 
 
 SUITES: dict[str, Callable[[], Suite]] = {
-    "outlier": _outlier,
-    "mixture": _mixture,
-    "pure": _pure,
-    "sweep": _sweep,
+    "outlier": lambda: Suite(
+        "outlier", "Outliers: one image in 200 from another distribution", compared(), _streams("outlier", 0.005)
+    ),
+    "mixture": lambda: Suite(
+        "mixture", "Mixtures: two distributions in equal shares", compared(), _streams("mixture", 0.5)
+    ),
+    "pure": lambda: Suite(
+        "pure",
+        "Pure: one corruption at a time",
+        compared(),
+        tuple(Scenario("pure", (corruption,)) for corruption in corruption_names("benchmark")),
+    ),
+    "sweep": lambda: Suite(
+        "sweep",
+        "Sweep: from rare outliers to equal shares",
+        compared(without=["memo"]),
+        _streams("mixture", *paper.RATIOS),
+    ),
     "ablation": _ablation,
 }
 """Name -> function that creates the table."""
+
+
+def demo_grid(methods: Sequence[str] = (), *, images: int | None = None, batch_size: int = 200, seed: int = 0) -> Grid:
+    """Return the plan of ``midway demo``: a pure, an outlier and a mixed stream of corrupted CIFAR-10 images.
+
+    All registered methods by default, and Source in any case; every batch of the outlier stream has one outlier.
+    """
+    if images is not None and images < batch_size:
+        raise ValueError(f"{images} images do not fill a batch of {batch_size}: use at least {batch_size} images.")
+    pair = "glass_blur/gaussian_noise"
+    return Grid(
+        methods=tuple(parse_entries(", ".join(dict.fromkeys(["source", *(methods or names())])))),
+        networks=(DEMO_NETWORK,),
+        data=(DEMO_DATA,),
+        scenarios=("pure:gaussian_noise", f"outlier:{pair}@{1 / batch_size!r}", f"mixture:{pair}@0.5"),
+        seeds=(seed,),
+        batch_sizes=(batch_size,),
+        images=images,
+    )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the complexity table: by the rule of the paper for this network, in the paper (WRN-28-10), measured."""
+
+    label: str
+    gflops_as_published: float | None
+    published: paper.Complexity | None
+    cost: Cost | None
+
+
+def complexity_entries() -> dict[str, Entry]:
+    """Return what to measure: the rows of the paper with its settings, then the methods with their defaults."""
+    entries = [Entry(row.method, _settings(row), row.label) for row in paper.complexity()]
+    known = {entry.label for entry in entries}
+    ours = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in compared()]
+    alike = {(entry.name, repr(entry.settings)) for entry in entries}
+    return {e.label: e for e in (*entries, *(e for e in ours if (e.name, repr(e.settings)) not in alike))}
+
+
+def _settings(row: paper.Complexity) -> dict[str, int]:
+    if row.views is not None:
+        return {"views": row.views}
+    if row.langevin_steps is None:
+        return {}
+    # N = N~ = Td = 1 agrees with the paper's numbers
+    once = {"predictor_steps": 1, "data_model_steps": 1, "data_steps": 1}
+    return {"langevin_steps": row.langevin_steps, "shared_pass": False, **(once if row.method == "mita" else {})}
+
+
+def measure_complexity(
+    network: nn.Module,
+    images: Tensor,
+    *,
+    only: Sequence[str] = (),
+    repeats: int = 1,
+    on_entry: Callable[[str, int, int], None] | None = None,
+) -> list[Line]:
+    """Measure the cost of one batch for each method on a network, beside the count of the paper.
+
+    Rows that are not in ``only``, if it is given, have only the count of the paper. The paper's batch has 200 images
+    of CIFAR-10-C, gaussian noise.
+    """
+    entries = complexity_entries()
+    for label in only:
+        if label not in entries:
+            raise ValueError(unknown("row of the complexity table", label, entries))
+    rows = {row.label: row for row in paper.complexity()}
+    running = [entry.label for entry in entries.values() if not only or entry.label in only]
+    channels, height, width = images.shape[1:]
+    source = paper_gflops(network, "source", image_shape=(channels, height, width))
+    lines = []
+    for label, entry in entries.items():
+        cost = None
+        if label in running:
+            if on_entry is not None:
+                on_entry(label, running.index(label), len(running))
+            cost = measure_cost(adapt(network, entry.name, **entry.settings), images, repeats=repeats)
+        row, gflops = rows.get(label), None
+        if row is not None:
+            gflops = PAPER_FORWARD_PASSES[row.method](row.langevin_steps or 1, row.views or 1) * source
+        if row is not None or cost is not None:
+            lines.append(Line(label, gflops, row, cost))
+    return lines

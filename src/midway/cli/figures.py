@@ -13,8 +13,7 @@ from torch import nn
 from midway import data
 from midway.adaptation.registry import WRAP
 from midway.bench import Record
-from midway.bench.networks import load_network
-from midway.bench.resources import arranged
+from midway.bench.resources import arranged, load_network
 from midway.cli.terminal import terminal
 from midway.report import group_records, read_run
 from midway.report.figures import (
@@ -36,13 +35,16 @@ def _listing() -> str:
     return "; ".join(f"of {SOURCES[kind]}: {', '.join(each)}" for kind, each in names.items() if each)
 
 
+LISTING = _listing()
+
+
 def figures(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, drawn together, of a demo, or of a search.")],
     out: Annotated[
         Path | None, typer.Option(help="Folder for the figures (default: figures in that of the first run).")
     ] = None,
     only: Annotated[
-        str, typer.Option(help=f"Names, separated by commas (default: all that are possible). Figures {_listing()}.")
+        str, typer.Option(help=f"Names, separated by commas (default: all that are possible). Figures {LISTING}.")
     ] = "",
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Also compute figures from the network and images; takes minutes.")

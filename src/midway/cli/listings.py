@@ -14,8 +14,8 @@ from rich.text import Text
 
 from midway import methods, models
 from midway.adaptation import describe
-from midway.bench.plan_values import import_plugins
-from midway.cli.run import split_commas
+from midway.bench.entries import import_plugins
+from midway.cli.run import Import, split_commas
 from midway.cli.terminal import terminal
 from midway.suggest import unknown
 
@@ -34,8 +34,6 @@ REGISTRIES = {
 }
 """Name of a registry on the command line -> module and attribute."""
 
-Import = Annotated[str | None, typer.Option("--import", help="Modules that register methods and so on.")]
-
 methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_command=True)
 
 
@@ -47,21 +45,10 @@ def list_registry(
     import_plugins(split_commas(import_) or [])
     if kind not in REGISTRIES:
         raise ValueError(unknown("registry", kind, REGISTRIES))
-    rows = [(name, *_described(value)) for name, value in registry(kind).items()]
-    terminal().print(_table(("name", "description", "module"), rows))
-
-
-def registry(kind: str) -> Mapping[str, Any]:
-    """Return the registry of a kind.
-
-    Example:
-        >>> from midway.cli.listings import registry
-        >>> sorted(registry("engines"))
-        ['local', 'ray']
-    """
     module, _, attribute = REGISTRIES[kind].partition(":")
-    values: Mapping[str, Any] = getattr(importlib.import_module(module), attribute)
-    return values
+    registry: Mapping[str, Any] = getattr(importlib.import_module(module), attribute)
+    rows = [(name, *_described(value)) for name, value in registry.items()]
+    terminal().print(_table(("name", "description", "module"), rows))
 
 
 def _described(value: Any) -> tuple[str, str]:

@@ -1,28 +1,24 @@
-"""`midway paper`: the tables of the MITA paper, ours beside the paper's."""
+"""`midway paper` and `midway demo`: the plans of the package, within a time; tables beside those of the MITA paper."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from midway import data as datasets
-from midway.bench import Grid, LocalEngine, Record, Store, paper
+from midway.bench import Grid, LocalEngine, Record, Store, paper, suites
 from midway.bench.budget import Fit, fit_grid, read_duration
-from midway.bench.complexity import measure_complexity
-from midway.bench.networks import load_network
-from midway.bench.suites import Suite, suite
-from midway.cli.progress import ProgressLine
+from midway.bench.resources import load_network
 from midway.cli.report import print_table, report_records
-from midway.cli.run import check_device, command_line, run_into, stored
-from midway.cli.terminal import terminal
+from midway.cli.run import check_device, command_line, run_into, show_results, split_commas, stored
+from midway.cli.terminal import ProgressLine, terminal
 from midway.metrics import METRICS
-from midway.report import Table, export, frame
+from midway.report import Table, export, frame, group_records
 from midway.report.paper import complexity_table
 from midway.report.paper import paper_table as compare_with_paper
 from midway.report.ranking import versus_best
@@ -30,16 +26,7 @@ from midway.report.render import FORMATS
 from midway.streams import pure
 from midway.suggest import unknown
 
-
-class Which(StrEnum):
-    """Tables of the paper."""
-
-    outlier = "outlier"
-    mixture = "mixture"
-    pure = "pure"
-    sweep = "sweep"
-    ablation = "ablation"
-    complexity = "complexity"
+Which = Literal["outlier", "mixture", "pure", "sweep", "ablation", "complexity"]
 
 
 def paper_table(
@@ -75,8 +62,8 @@ def paper_table(
     """
     console = terminal()
     folder = out or Path("runs/paper") / table
-    rows, columns = ([part.strip() for part in text.split(",") if part.strip()] for text in (methods, shifts))
-    if table is Which.complexity:
+    rows, columns = split_commas(methods) or [], split_commas(shifts) or []
+    if table == "complexity":
         given = {"shifts": bool(shifts), "seeds": seeds != 1, "budget": bool(budget), "jobs": jobs != 1}
         given |= {"precision": precision != "float32", "device": device != "auto", "threads": threads != 1}
         if unused := [f"--{name}" for name, is_given in given.items() if is_given]:
@@ -86,7 +73,7 @@ def paper_table(
         return
     for name in metric or ():
         _ = METRICS[name]  # raises if it is unknown
-    chosen = _only_shifts(suite(table, only=rows), columns)
+    chosen = _only_shifts(suites.suite(table, only=rows), columns)
     grid = Grid(
         methods=chosen.entries,
         networks=(network,),
@@ -119,7 +106,7 @@ def paper_table(
         raise typer.Exit(130 if tally is None else 1)
 
 
-def _only_shifts(whole: Suite, wanted: Sequence[str]) -> Suite:
+def _only_shifts(whole: suites.Suite, wanted: Sequence[str]) -> suites.Suite:
     """Return the suite with the streams of these corruptions or pairs."""
     known = {"/".join(scenario.shifts) for scenario in whole.scenarios}
     for text in wanted:
@@ -149,7 +136,7 @@ def _complexity(
     classifier = load_network(network, len(loaded.class_names))
     batch = next(iter(pure(loaded.first(images), "gaussian_noise", batch_size=images))).images
     with ProgressLine(console) as progress:
-        lines = measure_complexity(classifier, batch, only=rows, repeats=0, on_entry=progress)
+        lines = suites.measure_complexity(classifier, batch, only=rows, repeats=0, on_entry=progress)
     return complexity_table(f"Complexity. {network} on {data}, one batch of {len(batch)} images", lines)
 
 
@@ -159,3 +146,49 @@ def _show(console: Console, table: Table, folder: Path) -> None:
     for suffix in FORMATS:
         export([table], folder / f"table{suffix}")
     console.print(f"Tables: {folder / 'table.md'} (also .csv, .tex and .json)", highlight=False, soft_wrap=True)
+
+
+def demo(
+    methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas (default: all).")] = "",
+    images: Annotated[
+        int | None, typer.Option(min=200, max=2000, help="Number of embedded images (default: what fits the budget).")
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(min=1, help="Seconds; slower methods are left out, never Source, BN, TENT and MITA.")
+    ] = 120,
+    seed: Annotated[int, typer.Option(help="Seed of corruptions, outliers and methods.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
+) -> None:
+    """Adapt the embedded network to corrupted CIFAR-10 images in three scenarios and compare the methods."""
+    console = terminal()
+    grid = suites.demo_grid(split_commas(methods) or (), images=images, seed=seed)
+    engine = LocalEngine()
+    with Store(out) as store:
+        console.print("Comparing methods on corrupted CIFAR-10 (embedded network and images) ...")
+        grid, fitted = fit_grid(
+            grid,
+            store,
+            budget,
+            required=suites.DEMO_REQUIRED,
+            resources=engine.resources,
+            fixed_images=images,
+            reuse_images=False,
+        )
+        tally = run_into(console, grid.cells(), store, engine)
+        records = stored(store, grid.cells())
+    if tally is not None and any(entry.name == "mita" for entry in grid.methods):
+        _draw_image_changes(out, seed)
+    show_results(console, out, records, tally, left_out=fitted.left_out)
+    for comparison in group_records(records):
+        console.print(comparison.summary(), highlight=False)
+
+
+def _draw_image_changes(out: Path, seed: int) -> None:
+    """Draw what MITA changes in one image under each corruption; a small batch is enough."""
+    from midway.models import load as load_model
+    from midway.report.figures import NetworkAndImages, draw_figures, save
+
+    network, images = load_model(suites.DEMO_NETWORK).eval(), datasets.load(suites.DEMO_DATA).first(20)
+    given = NetworkAndImages(network, images, batch_size=20, image=3, seed=seed)
+    for name, figure in draw_figures(given, only=["image_changes"]):
+        save(figure, out / "figures" / name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import shlex
 import sys
@@ -16,18 +18,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from midway.bench import Cell, Engine, Grid, PlanError, Record, ResourceCache, Store, Tally, read_records
+from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, Tally, read_records
 from midway.bench import run as run_cells
 from midway.bench.budget import CostEstimator
 from midway.bench.engines.base import CellTask
-from midway.bench.plan_file import locate, read_plan
+from midway.bench.plan import locate, read_plan
 from midway.bench.record import environment
 from midway.bench.resources import check_data
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
-from midway.cli.engines import ENGINE_HELP, create_engine, read_options
-from midway.cli.progress import RunProgress, in_words
-from midway.cli.terminal import terminal
+from midway.cli.terminal import RunProgress, in_words, terminal
+
+ENGINE_HELP = f"Where it runs: {', '.join(ENGINES)}."
+Address = Annotated[str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")]
+EngineOption = Annotated[
+    list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
+]
+Import = Annotated[str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")]
 
 
 def run(
@@ -58,22 +65,16 @@ def run(
     precision: Annotated[str | None, typer.Option(help="float32, bf16 or auto (default: float32).")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto (default: auto).")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads per cell (default: 1).")] = None,
-    import_: Annotated[
-        str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")
-    ] = None,
+    import_: Import = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results (default: runs/ and the name of the plan).")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time (default: processors / threads).")] = None,
     engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")
-    ] = None,
+    address: Address = None,
     cpus_per_task: Annotated[float | None, typer.Option(help="CPUs per cell with Ray (default: threads).")] = None,
     gpus_per_task: Annotated[float | None, typer.Option(help="GPUs per cell with Ray (default: 1 on cuda).")] = None,
-    engine_option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
-    ] = None,
+    engine_option: EngineOption = None,
     keep_predictions: Annotated[bool, typer.Option("--keep-predictions", help="Also store all predictions.")] = False,
     keep_old: Annotated[bool, typer.Option("--keep-old", help="Accept results that other code computed.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait if another run uses the folder.")] = False,
@@ -99,7 +100,7 @@ def run(
     cells = _cells(plan, {key: value for key, value in flags.items() if value is not None})
     folder = out or Path("runs") / (plan.stem if plan else "run")
     options = {"jobs": jobs, "address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
-    chosen = create_engine(engine, options | read_options(engine_option or []), jobs=_default_jobs(cells))
+    chosen = create_engine(engine, options, engine_option, jobs=_default_jobs(cells))
     check_device(cells, chosen)
     if dry_run:
         _show_plan(cells, folder, chosen, predictions=keep_predictions, keep_old=keep_old)
@@ -139,7 +140,6 @@ def run_into(
     store: Store,
     engine: Engine,
     *,
-    command: str = "",
     keep_predictions: bool = False,
     keep_old: bool = False,
 ) -> Tally | None:
@@ -148,14 +148,14 @@ def run_into(
         console.print("The last line of the store was truncated by a kill; its cell is run again.")
     _show_other_results(console, store, cells, keep_old=keep_old)
     left = [cell for cell in cells if not store.has(cell, predictions=keep_predictions, keep_old=keep_old)]
-    check_data(left, engine.resources or ResourceCache(), load_pixels=engine.resources is not None)
+    check_data(left, engine.resources)
     try:
         with RunProgress(console, engine.slots(CellTask(cells[0])) if left else 1) as progress:
             return run_cells(
                 cells,
                 store,
                 engine,
-                command=command or command_line(),
+                command=command_line(),
                 keep_predictions=keep_predictions,
                 keep_old=keep_old,
                 watcher=progress,
@@ -247,22 +247,12 @@ def _show_plan(cells: Sequence[Cell], folder: Path, engine: Engine, *, predictio
 
 
 def split_commas(text: str | None) -> list[str] | None:
-    """Split names separated by commas.
-
-    Example:
-        >>> split_commas("bn, tent"), split_commas(None)
-        (['bn', 'tent'], None)
-    """
+    """Split names separated by commas."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
 def parse_integers(flag: str, text: str) -> list[int]:
-    """Parse integers and ranges.
-
-    Example:
-        >>> parse_integers("seeds", "0-2,7")
-        [0, 1, 2, 7]
-    """
+    """Parse integers and ranges, such as 0-2,7."""
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -271,6 +261,35 @@ def parse_integers(flag: str, text: str) -> list[int]:
             raise ValueError(f"--{flag} '{text}' cannot be parsed: write integers, such as 1, 1-4 or 1,7.")
         numbers += range(int(first), int(last) + 1)
     return numbers
+
+
+def create_engine(name: str, options: Mapping[str, Any], texts: Sequence[str] | None, *, jobs: int) -> Engine:
+    """Create an engine with the options that were given: those that are not None, and ``texts`` as NAME=VALUE.
+
+    ``jobs`` is used if the engine has this option and no number was given.
+    """
+    accepted = inspect.signature(ENGINES[name]).parameters
+    given = {option: value for option, value in options.items() if value is not None} | _read_options(texts or ())
+    for option in given:
+        if option not in accepted:
+            others = [other for other, kind in ENGINES.items() if option in inspect.signature(kind).parameters]
+            hint = f"; it is one of {', '.join(others)}" if others else f": it has {', '.join(accepted)}"
+            raise ValueError(f"--{option.replace('_', '-')} is not an option of the engine {name}{hint}.")
+    return ENGINES[name](**({"jobs": jobs} if "jobs" in accepted else {}) | given)
+
+
+def _read_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Parse options of an engine that have no flag of their own; what is not a plain value is text."""
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.isidentifier():
+            raise ValueError(f"--engine-option '{text}' cannot be parsed: write NAME=VALUE.")
+        try:
+            options[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            options[name] = value
+    return options
 
 
 def _default_jobs(cells: Sequence[Cell]) -> int:

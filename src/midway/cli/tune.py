@@ -11,15 +11,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midway.bench import Engine, LocalEngine, ResourceCache, Store, load_plan, run
+from midway.bench import Engine, LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
-from midway.bench.entries import Entry, parse_entries
-from midway.bench.plan_values import import_plugins
+from midway.bench.entries import import_plugins, parse_entries
 from midway.bench.resources import check_data
-from midway.cli.engines import ENGINE_HELP, create_engine, read_options
-from midway.cli.progress import ProgressLine, RunProgress, in_words
-from midway.cli.run import check_device, split_commas, stored
-from midway.cli.terminal import terminal
+from midway.cli.run import ENGINE_HELP, Address, EngineOption, Import, check_device, create_engine, split_commas, stored
+from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
 from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
 from midway.tune import SCENARIOS, Search, StudyResult, TrialRecord, held_out_plan
@@ -55,24 +52,21 @@ def tune(
     threads: Annotated[int, typer.Option(min=1, help="Threads per trial.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Trials at a time.")] = 1,
     engine: Annotated[str, typer.Option(help=f"{ENGINE_HELP} All machines must reach the storage.")] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")
-    ] = None,
+    address: Address = None,
     cpus_per_task: Annotated[float | None, typer.Option(help="CPUs per trial with Ray (default: threads).")] = None,
     gpus_per_task: Annotated[float | None, typer.Option(help="GPUs per trial with Ray (default: 1 on cuda).")] = None,
-    engine_option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
-    ] = None,
+    engine_option: EngineOption = None,
     gain: Annotated[bool, typer.Option(help="Measure the gain on corruptions outside the search.")] = True,
-    import_: Annotated[
-        str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")
-    ] = None,
+    import_: Import = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the result (default: runs/tune/METHOD).")] = None,
 ) -> None:
     """Search the hyper-parameters of a method. The same command continues the search, also on other machines."""
     console = terminal()
     import_plugins(split_commas(import_) or [])
-    entry = _one_entry(method)
+    entries = parse_entries(method)
+    if len(entries) != 1:
+        raise ValueError(f"'{method}' has {len(entries)} methods: search one at a time.")
+    entry = entries[0]
     folder = out or Path("runs/tune") / entry.name
     streams = tuple(str(Scenario.parse(text)) for text in split_commas(scenarios) or ())
     search = Search(
@@ -90,7 +84,7 @@ def tune(
         threads=threads,
     )
     options = {"address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
-    chosen = create_engine(engine, options | read_options(engine_option or []), jobs=jobs)
+    chosen = create_engine(engine, options, engine_option, jobs=jobs)
     _check(search, chosen, folder)
     seconds = read_duration(timeout) if timeout else float("inf")
     try:
@@ -107,25 +101,19 @@ def tune(
     except KeyboardInterrupt:
         console.print("Stopped. Every finished trial is stored. Run the same command to continue.")
         raise typer.Exit(130) from None
-    result = replace(result, command=_command_without_password())
+    from midway.tune.storage import without_password  # imports optuna
+
+    result = replace(result, command=shlex.join(["midway", *map(without_password, sys.argv[1:])]))
     _show(console, result)
     plan = _save(console, folder, search, result)
     _finish(console, folder, result, plan if gain else None, jobs)
-
-
-def _one_entry(text: str) -> Entry:
-    """Parse the method and its fixed settings."""
-    entries = parse_entries(text)
-    if len(entries) != 1:
-        raise ValueError(f"'{text}' has {len(entries)} methods: search one at a time.")
-    return entries[0]
 
 
 def _check(search: Search, engine: Engine, folder: Path) -> None:
     """Raise before a search begins if it cannot run, or if the folder has the result of another search."""
     cells = search.cells({})
     check_device(cells, engine)
-    check_data(cells, engine.resources or ResourceCache(), load_pixels=engine.resources is not None)
+    check_data(cells, engine.resources)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / STUDY
     if path.is_file() and (other := StudyResult.load(path).study) != search.name:
@@ -133,12 +121,6 @@ def _check(search: Search, engine: Engine, folder: Path) -> None:
             f"{folder} has the result of another search ({other}; this one is {search.name}): choose another --out, or "
             f"remove {path}."
         )
-
-
-def _command_without_password() -> str:
-    from midway.tune.storage import without_password
-
-    return shlex.join(["midway", *map(without_password, sys.argv[1:])])
 
 
 def _save(console: Console, folder: Path, search: Search, result: StudyResult) -> Path:
@@ -158,8 +140,7 @@ def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | No
     """Measure the gain, if there is a plan for it, and write the report."""
     from midway.report import search_run, write_report
 
-    problem: ValueError | None = None
-    stopped = False
+    ending: Exception | None = None
     if running := result.count("running"):
         console.print(f"{running} trials still run elsewhere. Run the same command again for the final result.")
     elif result.best.settings == result.defaults:
@@ -169,18 +150,16 @@ def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | No
             measured = measure_gain(console, plan, jobs, command=result.command)
             console.print(f"On corruptions outside the search: {measured}", highlight=False, soft_wrap=True)
         except ValueError as error:  # the result deserves a report in any case
-            problem = error
+            ending = error
         except KeyboardInterrupt:
             console.print("Stopped while measuring the gain. Run the same command to continue.")
-            stopped = True
+            ending = typer.Exit(130)
     if failed := result.count("failed"):
         console.print(f"{failed} trials failed; {STUDY} has the reasons.")
     page = write_report(search_run(folder, result), folder / "report.html")
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
-    if problem is not None:
-        raise problem
-    if stopped:
-        raise typer.Exit(130)
+    if ending is not None:
+        raise ending
 
 
 def measure_gain(console: Console, plan: Path, jobs: int = 1, *, command: str = "") -> PairedComparison:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from midway.bench import paper
-from midway.bench.complexity import Line
+from midway.bench.suites import Line
 from midway.cost import Cost
 from midway.data import corruption_names
 from midway.report.table import CLEAN, OURS, PAPER, Column, Published, Table, Value, beside_paper, pivot
@@ -87,7 +87,7 @@ def complexity_table(title: str, lines: Sequence[Line], *, notes: Iterable[str] 
     Example:
         >>> import torch
         >>> from midway import models
-        >>> from midway.bench.complexity import measure_complexity
+        >>> from midway.bench.suites import measure_complexity
         >>> from midway.report.paper import complexity_table
         >>> lines = measure_complexity(models.create("resnet20"), torch.rand(4, 3, 32, 32), only=["source"])
         >>> table = complexity_table("Cost", lines)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from midway.bench import Engine, LocalEngine, ResourceCache
-from midway.bench.code import import_modules, registering_modules
+from midway.bench.code import registering_modules
 from midway.bench.engines.base import TaskOfCell
 from midway.tune.result import StudyResult, TrialRecord
 from midway.tune.search import Search
@@ -17,35 +17,21 @@ from midway.workers import Died, Tell
 SPARE_TASKS = 3
 """Tasks that replace those of dead workers; one that is not needed ends at once."""
 
-OnTrial = Callable[[TrialRecord], None]
 
-
-def import_studies() -> tuple[Any, Any]:
-    """Import what needs Optuna: the module of studies and the function that opens storages.
-
-    Raises:
-        ModuleNotFoundError: Optuna is not installed; the message says how to install it.
-    """
+def import_studies() -> Any:
+    """Import the module that needs Optuna; an error says how to install it."""
     try:
-        from midway.tune import storage, study
+        from midway.tune import study
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise
         raise ModuleNotFoundError("searching needs Optuna: pip install 'midway[tune]'.", name="optuna") from error
-    return study, storage.open_storage
+    return study
 
 
 @dataclass(frozen=True)
 class SearchTask(TaskOfCell):
-    """Runs trials until the study has enough of them; the cell is one of the search.
-
-    Attributes:
-        search: What is searched.
-        storage: Where the study is stored.
-        trials: Number of trials that the study shall have.
-        seconds: No trial begins after this time.
-        modules: Modules outside midway that register the method and so on.
-    """
+    """Runs trials until the study has enough of them or the time is up; the cell is one of the search."""
 
     stop_seconds: ClassVar[float] = 30.0  # to queue the settings of the running trial again
 
@@ -53,16 +39,14 @@ class SearchTask(TaskOfCell):
     storage: str
     trials: int
     seconds: float
-    modules: tuple[str, ...] = ()
 
     def run(self, memory: dict[str, Any], tell: Tell) -> None:
         """Run trials and tell the record of each."""
-        studies, open_storage = import_studies()
-        import_modules(self.modules)
+        studies = import_studies()
+        self.register()
         ends = time.monotonic() + self.seconds
         resources = memory.setdefault("resources", ResourceCache())
-        with studies.quiet(), open_storage(self.storage, studies.retry) as storage:
-            study = studies.open_study(self.search, storage, resources)
+        with studies.opened(self.search, self.storage, resources) as study:
             studies.run_trials(
                 self.search,
                 study,
@@ -81,7 +65,7 @@ def tune(
     seconds: float = float("inf"),
     jobs: int = 1,
     engine: Engine | None = None,
-    on_trial: OnTrial | None = None,
+    on_trial: Callable[[TrialRecord], None] | None = None,
 ) -> StudyResult:
     """Search until the study has enough trials or the time is up, and return the result.
 
@@ -98,11 +82,6 @@ def tune(
             engine must reach the storage.
         on_trial: Called with the record of every trial that ended, in the calling thread.
 
-    Raises:
-        ImportError: Optuna is not installed; the message says how to install it.
-        ValueError: The storage cannot be opened, or the search is not valid.
-        RuntimeError: Worker processes die without finishing trials.
-
     Example:
         >>> import tempfile
         >>> from midway.tune import Search, tune
@@ -112,7 +91,7 @@ def tune(
         >>> result.trials[0].settings, len(result.trials)
         ({'prior': 0}, 2)
     """
-    studies, open_storage = import_studies()
+    studies = import_studies()
     if trials < 1 or jobs < 1:
         raise ValueError(f"trials and jobs must be at least 1, got {trials} and {jobs}.")
     engine = engine or LocalEngine(jobs=jobs)
@@ -123,11 +102,10 @@ def tune(
         if on_trial is not None:
             on_trial(trial)
 
-    with studies.quiet(), open_storage(storage, studies.retry) as opened:
-        study = studies.open_study(search, opened, engine.resources or ResourceCache())
+    with studies.opened(search, storage, engine.resources or ResourceCache()) as study:
         while True:
             before = study.get_trials(deepcopy=False)
-            task = SearchTask(cell, search, storage, trials, ends - time.monotonic(), registering_modules(cell))
+            task = SearchTask(cell, search, storage, trials, ends - time.monotonic(), modules=registering_modules(cell))
             spare = SPARE_TASKS if engine.local and jobs > 1 else 0
             results = list(engine.map([task] * (jobs + spare), on_message))
             died = [result for _, result in results if isinstance(result, Died)]

@@ -1,21 +1,25 @@
-"""A search: the space that a method declares, on the tuning corruptions in three scenarios."""
+"""A search: the space that a method declares, and the score of settings on the tuning corruptions."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
+
+import torch
 
 from midway.adaptation.problem import Problem
 from midway.adaptation.space import SearchSpace
-from midway.bench import Cell, Grid
+from midway.bench import Cell, Grid, ResourceCache
+from midway.bench.engines.base import using_threads
 from midway.bench.entries import Entry
-from midway.bench.resources import ResourceCache
 from midway.data import corruption_names
 from midway.methods import find, hyperparameters, names
-from midway.streams import Scenario
+from midway.streams import Scenario, Stream
 from midway.suggest import unknown
 
 PAIRS = (("gaussian_blur", "speckle_noise"), ("saturate", "spatter"))
@@ -27,6 +31,9 @@ SCENARIOS = (
     *(str(Scenario("mixture", pair, 0.5)) for pair in PAIRS),
 )
 """The streams of a search; no result is reported on their corruptions."""
+
+OnRound = Callable[[int, int, float], None]
+"""Called after every round: rounds done, number of rounds, mean accuracy over the streams so far, in percent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +98,7 @@ class Search:
         return {name: space for name, space in declared.items() if name not in self.held}
 
     def cells(self, settings: Mapping[str, Any]) -> list[Cell]:
-        """Return the cells that score these settings, equal to those of ``midway run``.
-
-        Raises:
-            SettingError: The method rejects the settings.
-        """
+        """Return the cells that score these settings, equal to those of ``midway run``."""
         grid = Grid(
             methods=(Entry.make(self.method, {**self.held, **settings}, self.method),),
             networks=(self.network,),
@@ -112,11 +115,7 @@ class Search:
         return grid.cells()
 
     def defaults(self, resources: ResourceCache) -> dict[str, Any]:
-        """Return the defaults of the searched hyper-parameters; those that depend on the problem are resolved.
-
-        Raises:
-            ValueError: A default is outside the declared space, so the search could not begin with it.
-        """
+        """Return the defaults of the searched hyper-parameters; those that depend on the problem are resolved."""
         data = resources.data_set(self.cells({})[0])
         side = min(tuple(data.images.shape)[1:3])
         problem = Problem(len(data.class_names), side, min(self.batch_size, len(data)))
@@ -133,13 +132,89 @@ class Search:
         return defaults
 
     @property
-    def key(self) -> str:
-        """Eight hex digits over all that determines a trial: cells, their code, and the space."""
+    def name(self) -> str:
+        """The name of the study in a storage, with a digest of all that determines a trial: cells, code and space."""
         cells = [(cell.key, cell.code) for cell in self.cells({})]
         content = [cells, sorted((name, str(space)) for name, space in self.space.items())]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
+        return f"{self.method}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Score:
+    """The accuracy of some settings.
+
+    Attributes:
+        accuracy: Mean over the streams of the accuracy on all images of each, in percent.
+        by_stream: The accuracy on each stream.
+        by_group: Stream -> group -> accuracy; outliers are a group.
+    """
+
+    accuracy: float
+    by_stream: dict[str, float]
+    by_group: dict[str, dict[str, float]]
+
+
+def score(
+    cells: Sequence[Cell], streams: Sequence[Stream], resources: ResourceCache, *, on_round: OnRound | None = None
+) -> Score:
+    """Run cells in rounds of one batch per stream and return their accuracy.
+
+    Bad settings show within a few rounds, on all streams at once. The numbers equal those of ``midway run`` bit for
+    bit: every stream has its own instance of the method.
+
+    Args:
+        cells: One method with the same settings on several streams.
+        streams: The stream of each cell.
+        resources: Networks of this process.
+        on_round: Called after every round; an exception ends the trial.
+
+    Example:
+        >>> from midway.bench import ResourceCache
+        >>> from midway.tune import Search, score
+        >>> resources, cells = ResourceCache(), Search(method="bn", images=100, batch_size=50).cells({})[:2]
+        >>> result = score(cells, [resources.stream(cell) for cell in cells], resources)
+        >>> result.accuracy == sum(result.by_stream.values()) / 2
+        True
+    """
+    with using_threads(cells[0].threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runs = [_Run(cell, stream, resources) for cell, stream in zip(cells, streams, strict=True)]
+        rounds = max(len(stream) for stream in streams)
+        for done in range(1, rounds + 1):
+            for run in runs:
+                run.advance()
+            if on_round is not None:
+                on_round(done, rounds, fmean(run.accuracy for run in runs))
+    by_stream = {str(run.cell.scenario): run.accuracy for run in runs}
+    by_group = {str(run.cell.scenario): run.by_group() for run in runs}
+    return Score(fmean(by_stream.values()), by_stream, by_group)
+
+
+class _Run:
+    """A method on a stream, with counts of its correct answers."""
+
+    def __init__(self, cell: Cell, stream: Stream, resources: ResourceCache) -> None:
+        self.cell, self.stream = cell, stream
+        self.method = resources.method(cell)
+        self.batches = iter(stream)
+        self.correct = torch.zeros(len(stream.groups), dtype=torch.int64)
+        self.seen = torch.zeros_like(self.correct)
+
+    def advance(self) -> None:
+        """Answer the next batch, if the stream has one."""
+        batch = next(self.batches, None)
+        if batch is not None:
+            predicted = self.method(batch.images.to(self.cell.device)).argmax(dim=1).cpu()
+            groups = len(self.seen)
+            self.correct += batch.group[predicted == batch.labels].bincount(minlength=groups)
+            self.seen += batch.group.bincount(minlength=groups)
 
     @property
-    def name(self) -> str:
-        """The name of the study in a storage; searches that differ in anything have different names."""
-        return f"{self.method}-{self.key}"
+    def accuracy(self) -> float:
+        """Accuracy on all images so far, in percent."""
+        return 100 * int(self.correct.sum()) / int(self.seen.sum())
+
+    def by_group(self) -> dict[str, float]:
+        """Return the accuracy on the images of each group, in percent."""
+        pairs = zip(self.stream.groups, self.correct.tolist(), self.seen.tolist(), strict=True)
+        return {group: 100 * correct / seen for group, correct, seen in pairs if seen}

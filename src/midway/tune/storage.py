@@ -1,14 +1,19 @@
-"""Storages of searches: Optuna's journal in a file, or a database; passwords are never shown."""
+"""What several processes share in a search: a journal in a file or a database, and who is alive.
+
+Passwords of databases are never shown. A process is identified by machine, number, start time, boot and PID namespace.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import socket
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import optuna
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
@@ -20,6 +25,7 @@ from midway.files import FolderLock
 HEARTBEAT_SECONDS = 30
 """Interval of heartbeats in a database; after four missed ones a trial is given to others."""
 
+Status = Literal["alive", "dead", "unknown"]
 OnLost = Callable[[optuna.Study, FrozenTrial], None]
 
 
@@ -27,21 +33,17 @@ OnLost = Callable[[optuna.Study, FrozenTrial], None]
 def open_storage(text: str, on_lost: OnLost | None = None) -> Iterator[BaseStorage]:
     """Open a storage that several processes and machines can share; it is created if it does not exist.
 
-    Args:
-        text: A file, which becomes Optuna's journal; or a database URL, such as ``sqlite:///tune.db`` or
-            ``postgresql://user:password@host/name``.
-        on_lost: Called with trials whose heartbeats stopped; only databases have heartbeats.
-
-    Raises:
-        ValueError: It cannot be opened, or is damaged; the message does not show the password.
+    A file becomes Optuna's journal. A URL is that of a database, whose heartbeats show lost trials. Errors never show
+    the password.
     """
     if "://" not in text:
-        path = Path(text).expanduser()
+        path, file = Path(text).expanduser(), Path(text).expanduser().resolve()
         try:
-            journal = open_journal(path)
+            with FolderLock(file.parent, f".{file.name}.lock", wait=True):
+                _repair(file)
         except OSError as error:
             raise ValueError(f"the storage {path} cannot be written to ({error.strerror}): choose another.") from error
-        yield journal
+        yield JournalStorage(JournalFileBackend(str(file), lock_obj=_JournalLock(file)))
         return
     url = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", text)  # the driver that midway[tune] installs
     try:
@@ -83,21 +85,8 @@ class _JournalLock(JournalFileOpenLock):
         self._lock.close()
 
 
-def open_journal(path: Path) -> JournalStorage:
-    """Open a journal; a last line that a kill or a full disk truncated is removed first.
-
-    Raises:
-        OSError: The file cannot be written to.
-        ValueError: The file is not a journal, or a line of it is damaged; it is not changed then.
-    """
-    path = path.resolve()
-    lock = _JournalLock(path)
-    with FolderLock(path.parent, f".{path.name}.lock", wait=True):
-        _repair(path)
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
-
-
 def _repair(path: Path) -> None:
+    """Remove a last line that a kill or a full disk truncated; a file with other damage is not changed."""
     path.touch()
     *lines, tail = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, start=1):
@@ -127,15 +116,7 @@ def _is_operation(line: bytes) -> bool:
 
 
 def without_password(address: str) -> str:
-    """Return an address of a database with its password hidden.
-
-    Example:
-        >>> from midway.tune.storage import without_password
-        >>> without_password("postgresql://ann:se/cr@t@host/name"), without_password("study.journal")
-        ('postgresql://ann:***@host/name', 'study.journal')
-        >>> without_password("postgresql://host/name?password=my secret&user=ann")
-        'postgresql://host/name?password=***&user=ann'
-    """
+    """Return an address of a database with its password hidden."""
     scheme, sign, rest = address.partition("://")
     if not sign:
         return address
@@ -146,13 +127,7 @@ def without_password(address: str) -> str:
 
 
 def hide_password(text: str, address: str) -> str:
-    """Return a text with the password of an address hidden.
-
-    Example:
-        >>> from midway.tune.storage import hide_password
-        >>> hide_password("no such user, password=secret", "postgresql://ann:secret@host/name")
-        'no such user, password=***'
-    """
+    """Return a text with the password of an address hidden."""
     login, _, host = address.partition("://")[2].rpartition("@")
     secrets = [login.partition(":")[2], *re.findall("password=([^&]*)", host, flags=re.IGNORECASE)]
     for secret in filter(None, secrets):
@@ -166,3 +141,52 @@ def ignore_experimental() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield
+
+
+def this_process() -> str:
+    """Return a name of this process that no other process has."""
+    return ":".join([socket.gethostname(), str(os.getpid()), _start_time(os.getpid()), *_boot_and_pid_namespace()])
+
+
+def status_of(process: str) -> Status:
+    """Return whether a process that ``this_process`` named is alive, if that can be seen from this process."""
+    host, _, rest = process.partition(":")
+    number, *details = rest.split(":")
+    if host != socket.gethostname():
+        return "unknown"
+    if not details:
+        return "alive" if _exists(int(number)) else "dead"
+    start, boot, namespace = details
+    this_boot, this_namespace = _boot_and_pid_namespace()
+    if boot != this_boot:
+        return "dead"  # the machine was restarted
+    if namespace != this_namespace:
+        return "unknown"  # a container with the same host name has its own process numbers
+    return "alive" if _exists(int(number)) and start == _start_time(int(number)) else "dead"
+
+
+def _boot_and_pid_namespace() -> tuple[str, str]:
+    """Return what identifies this boot and this PID namespace; empty on systems that do not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return boot, str(Path("/proc/self/ns/pid").readlink()).replace(":", "")
+    except OSError:
+        return "", ""
+
+
+def _start_time(process: int) -> str:
+    """Return the start time of a process in ticks since the boot; empty on systems that do not tell."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -20,11 +20,9 @@ from midway.adaptation.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.bench.entries import SettingError
 from midway.bench.resources import ResourceCache
 from midway.streams import Stream
-from midway.tune.processes import status_of, this_process
 from midway.tune.result import StudyResult, TrialRecord
-from midway.tune.score import score
-from midway.tune.search import Search
-from midway.tune.storage import ignore_experimental
+from midway.tune.search import Search, score
+from midway.tune.storage import ignore_experimental, open_storage, status_of, this_process
 
 STARTUP_TRIALS = 5
 """Complete trials before the pruner stops any, and before the sampler learns from them."""
@@ -39,22 +37,12 @@ PATIENCE = 20
 """A trial whose process cannot be seen is given up after this many times the duration of the longest trial."""
 
 OnTrial = Callable[[TrialRecord], None]
-STATES = {
-    TrialState.COMPLETE: "complete",
-    TrialState.PRUNED: "pruned",
-    TrialState.FAIL: "failed",
-    TrialState.RUNNING: "running",
-    TrialState.WAITING: "waiting",
-}
 
 
 class SeededByTrial(optuna.samplers.BaseSampler):
     """Optuna's TPE with random numbers that depend only on a seed and the index of the trial.
 
     A search that is stopped and continued tries the same settings. Lost trials that are run again do not count.
-
-    Args:
-        seed: Seed of the search.
     """
 
     def __init__(self, seed: int) -> None:
@@ -83,15 +71,7 @@ class SeededByTrial(optuna.samplers.BaseSampler):
 
 
 def suggest(trial: Trial, name: str, space: Space) -> Any:
-    """Return a value that Optuna chooses from a space.
-
-    Example:
-        >>> import optuna
-        >>> from midway.adaptation.space import Integers
-        >>> from midway.tune.study import suggest
-        >>> suggest(optuna.trial.FixedTrial({"steps": 3}), "steps", Integers(1, 4))
-        3
-    """
+    """Return a value that Optuna chooses from a space."""
     match space:
         case LogUniform(low, high):
             return trial.suggest_float(name, low, high, log=True)
@@ -101,6 +81,18 @@ def suggest(trial: Trial, name: str, space: Space) -> Any:
             return trial.suggest_int(name, low, high, log=log)
         case Choice():
             return trial.suggest_categorical(name, space.values)
+
+
+@contextmanager
+def opened(search: Search, storage: str, resources: ResourceCache) -> Iterator[optuna.Study]:
+    """Open the study of a search in a storage; Optuna logs only errors until the end of the block."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with open_storage(storage, retry) as shared:
+            yield open_study(search, shared, resources)
+    finally:
+        optuna.logging.set_verbosity(before)
 
 
 def open_study(search: Search, storage: optuna.storages.BaseStorage, resources: ResourceCache) -> optuna.Study:
@@ -133,14 +125,6 @@ def run_trials(
     """Run trials in this process until the study has enough of them; others may work on the same study.
 
     A trial that raises is recorded as failed. Ctrl-C passes through; the running trial is queued again.
-
-    Args:
-        search: What is searched.
-        study: Its study.
-        resources: Data and networks of this process.
-        trials: Number of trials that the study shall have, failed ones included.
-        may_begin: Called before every trial; False ends the search, for example when the time is up.
-        on_trial: Called with every trial that ends in this process.
     """
     streams: list[Stream] = []
     while True:
@@ -247,7 +231,7 @@ def record_of(trial: FrozenTrial) -> TrialRecord:
     rounds = tuple(value for _, value in sorted(trial.intermediate_values.items()))
     return TrialRecord(
         number=trial.number,
-        state=STATES[trial.state],
+        state="failed" if trial.state == TrialState.FAIL else trial.state.name.lower(),
         settings=dict(trial.params),
         accuracy=trial.value if trial.state == TrialState.COMPLETE else rounds[-1] if rounds else None,
         by_stream=trial.user_attrs.get("by_stream", {}),
@@ -268,14 +252,3 @@ def _importance(study: optuna.Study) -> dict[str, float]:
             study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
         )
     return {name: float(share) for name, share in shares.items()}
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Limit Optuna's log to errors within the block."""
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(before)

@@ -1,6 +1,5 @@
 """Engines: where cells and searches run."""
 
-from midway.bench.engines.base import ENGINES, Engine, engine
-from midway.bench.engines.local import LocalEngine
+from midway.bench.engines.base import ENGINES, Engine, LocalEngine, engine
 
 __all__ = ["ENGINES", "Engine", "LocalEngine", "engine"]

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
@@ -17,10 +16,9 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from midway.bench.cell import Cell
 from midway.bench.engines.base import CellTask, Engine, engine
-from midway.bench.networks import FROM_FILES, load_network
-from midway.bench.resources import ResourceCache
+from midway.bench.record import Cell
+from midway.bench.resources import FROM_FILES, ResourceCache, load_network
 from midway.data import ImageSet, load
 from midway.workers import Died, Task
 
@@ -31,11 +29,7 @@ T = TypeVar("T", bound=Task)
 
 
 def import_ray() -> ModuleType:
-    """Import Ray.
-
-    Raises:
-        ModuleNotFoundError: It is not installed; the message says how to install it.
-    """
+    """Import Ray."""
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -59,11 +53,6 @@ class RayEngine(Engine):
         cpus_per_task: CPUs that a task reserves; None for the threads it uses.
         gpus_per_task: GPUs that a task reserves, such as 0.25 for four tasks per GPU; None for 1 on ``cuda``, else 0.
         retries: How often a task is started again if its worker or node dies.
-
-    Example:
-        >>> from midway.bench.engines.ray import RayEngine
-        >>> RayEngine(gpus_per_task=0.25).gpus_per_task
-        0.25
     """
 
     def __init__(
@@ -86,14 +75,15 @@ class RayEngine(Engine):
         self._owns_connection = False
 
     def map(self, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None = None) -> Iterator[tuple[T, Any]]:
-        """Run tasks and yield each with its result as it ends.
-
-        Raises:
-            ValueError: There is no cluster at the address, or no node is large enough for a task.
-        """
-        if tasks:
-            with self._connected() as ray:
-                yield from self._map(ray, tasks, on_message)
+        """Run tasks and yield each with its result as it ends; a connection opened by this engine is then closed."""
+        if not tasks:
+            return
+        try:
+            yield from self._map(self._connect(), tasks, on_message)
+        finally:
+            if self._owns_connection:
+                import_ray().shutdown()
+                self._owns_connection = False
 
     def slots(self, task: Task) -> int:
         """Return how many such tasks the cluster runs at a time; connects to it until the run ends."""
@@ -118,24 +108,20 @@ class RayEngine(Engine):
             self._owns_connection = True
         return ray
 
-    @contextmanager
-    def _connected(self) -> Iterator[ModuleType]:
-        """Connect to the cluster; a connection opened by this engine is closed after the block."""
-        try:
-            yield self._connect()
-        finally:
-            if self._owns_connection:
-                import_ray().shutdown()
-                self._owns_connection = False
-
     def _map(
         self, ray: ModuleType, tasks: Sequence[T], on_message: Callable[[T, Any], None] | None
     ) -> Iterator[tuple[T, Any]]:
         kinds = {tuple(self.needs(task).items()) for task in tasks}
         for kind in kinds:
-            _check_fits(ray, dict(kind))
+            if not _slots(ray, dict(kind)):  # Ray would wait forever for a node that is large enough
+                wanted = " and ".join(f"{amount:g} {name}" for name, amount in kind if amount)
+                raise ValueError(f"no node of the Ray cluster has {wanted} for a task: ask for less, or add a node.")
         references = ObjectStoreRefs.fill(ray, [task.cell for task in tasks if isinstance(task, CellTask)])
-        progress = _start_progress_actor(ray) if on_message is not None else None
+        progress = None
+        if on_message is not None:  # on the driver's node, so that the death of another node does not end it
+            here = ray.get_runtime_context().get_node_id()
+            node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
+            progress = ray.remote(num_cpus=0, scheduling_strategy=node)(ProgressActor).remote()
         remote = ray.remote(max_retries=self.retries)(_run_task)
         waiting = deque(enumerate(tasks))
         running: dict[Any, tuple[int, float]] = {}  # reference to a Ray task -> index of its task, start time
@@ -175,13 +161,6 @@ def _slots(ray: ModuleType, needs: dict[str, float]) -> int:
     )
 
 
-def _check_fits(ray: ModuleType, needs: dict[str, float]) -> None:
-    """Raise if Ray would wait forever for a node that is large enough."""
-    if not _slots(ray, needs):
-        wanted = " and ".join(f"{amount:g} {kind}" for kind, amount in needs.items() if amount)
-        raise ValueError(f"no node of the Ray cluster has {wanted} for a task: ask for less, or add a node.")
-
-
 def _fetch(ray: ModuleType, reference: Any, started: float) -> Any:
     """Return the result of a Ray task; errors of the task itself are raised."""
     try:
@@ -195,17 +174,11 @@ def _fetch(ray: ModuleType, reference: Any, started: float) -> Any:
 
 @dataclass(frozen=True)
 class ObjectStoreRefs:
-    """References to the data sets and networks of a run in the object store; sent with every task.
+    """References to the data sets and networks of a run in the object store; sent with every task."""
 
-    Attributes:
-        run: Identifies the run, so that a worker keeps what it fetched as long as the run lasts.
-        data: Arguments of ``midway.data.load`` -> reference to the set.
-        networks: Name and number of classes -> reference to the network.
-    """
-
-    run: str
-    data: dict[str, Any] = field(default_factory=dict, compare=False)
-    networks: dict[tuple[str, int], Any] = field(default_factory=dict, compare=False)
+    run: str  # a worker keeps what it fetched as long as the run lasts
+    data: dict[str, Any] = field(default_factory=dict, compare=False)  # arguments of ``load`` -> reference
+    networks: dict[tuple[str, int], Any] = field(default_factory=dict, compare=False)  # name, classes -> reference
 
     @classmethod
     def fill(cls, ray: ModuleType, cells: Sequence[Cell]) -> ObjectStoreRefs:
@@ -270,14 +243,6 @@ class ProgressActor:
         """Return the messages since the last call."""
         messages, self.messages = self.messages, []
         return messages
-
-
-def _start_progress_actor(ray: ModuleType) -> Any:
-    """Start the actor on the driver's node, so that the death of another node does not end it."""
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-        ray.get_runtime_context().get_node_id(), soft=False
-    )
-    return ray.remote(num_cpus=0, scheduling_strategy=node)(ProgressActor).remote()
 
 
 @lru_cache(maxsize=1)
