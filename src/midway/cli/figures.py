@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,8 @@ from torch import nn
 
 from midway import data
 from midway.adaptation.registry import WRAP
-from midway.bench import Record
+from midway.bench import Cell, Record
+from midway.bench.entries import Entry
 from midway.bench.networks import load_network
 from midway.bench.resources import arranged
 from midway.cli.terminal import terminal
@@ -27,7 +28,6 @@ from midway.report.figures import (
     draw_figures,
     save,
 )
-from midway.report.figures.sources import cell_of, entry_of
 
 
 def _listing() -> str:
@@ -128,3 +128,17 @@ def _load(records: Sequence[Record]) -> tuple[nn.Module, data.ImageSet]:
         raise ValueError(f"pictures need clean images to corrupt, and {cell.data} has none: use a run on another set.")
     images = data.load(cell.data, cell.root, size=cell.size)
     return load_network(cell.network, len(images.class_names)).eval(), images
+
+
+def cell_of(records: Iterable[Record], name: str) -> Cell | None:
+    """Return the first cell with this label, or else of this method; None if there is neither."""
+    cells = [record.cell for record in records]
+    return next((cell for key in ("label", "method") for cell in cells if getattr(cell, key) == name), None)
+
+
+def entry_of(records: Iterable[Record], name: str) -> Entry:
+    """Return a method with its settings in a run, without the seed; with its defaults if it is not in the run."""
+    cell = cell_of(records, name)
+    if cell is None:
+        return Entry.make(name, {})
+    return Entry(cell.method, {key: value for key, value in cell.settings.items() if key != "seed"}, cell.label)

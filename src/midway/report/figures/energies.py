@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from midway.adaptation.samples import sample_images
 from midway.functional import free_energy
 from midway.report.figures.drawing import PAGE, new_figure
-from midway.report.figures.registry import figure
-from midway.report.figures.sources import NetworkAndImages
+from midway.report.figures.registry import NetworkAndImages, figure
 from midway.streams import pure
 
 if TYPE_CHECKING:
@@ -28,8 +26,7 @@ KINDS: dict[str, tuple[str, Any]] = {
 """Kind of images -> its grey and its line; colours are for methods."""
 
 
-@dataclass(frozen=True)
-class Energies:
+class Energies(NamedTuple):
     """Energies under one network: kind of images -> one value per image."""
 
     title: str

@@ -1,20 +1,86 @@
-"""The registry of figures: each is one file that builds plain data and draws it."""
+"""The registry of figures, each one file that builds plain data and draws it, and what figures are computed from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from torch import nn
+
+from midway.bench import Record
+from midway.bench.entries import Entry
+from midway.data.image_set import ImageSet
+from midway.methods import MITA, adapt
 from midway.registry import Registry
 from midway.report.figures.drawing import styled
-from midway.report.figures.sources import SOURCES
+from midway.report.tidy import Frame
+from midway.streams import pure
+from midway.tune.result import StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Source = TypeVar("Source")
 Data = TypeVar("Data")
+
+
+@dataclass(frozen=True)
+class NetworkAndImages:
+    """A network, images and the methods to adapt it with, for figures that are computed on request.
+
+    Attributes:
+        model: The classifier, in evaluation mode.
+        data: Clean images, in the order in which they arrive.
+        batch_size: Images per batch.
+        image: Index of the image whose changes are shown.
+        shift: The corruption of samples and energies, and of the images among which outliers are.
+        outliers: The corruption of the outliers.
+        mita: Settings of the MITA that samples, changes and energies show, as ``midway.adapt`` takes them.
+        baseline: The method whose errors are corrected.
+        method: The method that corrects them.
+        langevin_steps: Length of the Langevin chains.
+        seed: Seed of the streams, the methods and the chains.
+    """
+
+    model: nn.Module
+    data: ImageSet
+    batch_size: int = 200
+    image: int = 0
+    shift: str = "gaussian_noise"
+    outliers: str = "glass_blur"
+    mita: Mapping[str, Any] = field(default_factory=dict)
+    baseline: Entry = field(default_factory=lambda: Entry("tent", {}, "tent"))
+    method: Entry = field(default_factory=lambda: Entry("mita", {}, "mita"))
+    langevin_steps: int = 200
+    seed: int = 0
+
+    def adapted_mita(self) -> MITA:
+        """Return a MITA that has adapted to all images under the corruption."""
+        method = adapt(self.model, "mita", seed=self.seed, **self.mita)
+        assert isinstance(method, MITA)
+        for batch in pure(self.data, self.shift, batch_size=self.batch_size, seed=self.seed):
+            method(batch.images)
+        return method
+
+
+class Predictions(NamedTuple):
+    """Predictions of two methods: stored by ``midway run --keep-predictions``, or computed if there are none."""
+
+    runs: Sequence[tuple[Path, Sequence[Record]]]  # folders and their records
+    baseline: str = "tent"  # label of the method whose errors are corrected
+    method: str = "mita"  # label of the method that corrects them
+    compute: Callable[[], NetworkAndImages] | None = None  # None if predictions are not to be computed
+
+
+SOURCES: dict[type, str] = {
+    Frame: "results",
+    StudyResult: "a search",
+    Predictions: "predictions, stored or with --pictures",
+    NetworkAndImages: "network and images, with --pictures",
+}
+"""Every class of sources, and its description in messages and listings."""
 
 
 @dataclass(frozen=True)

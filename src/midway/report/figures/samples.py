@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from midway.adaptation.samples import sample_images
 from midway.functional import free_energy
-from midway.report.figures.drawing import PAGE, new_figure
-from midway.report.figures.registry import figure
-from midway.report.figures.sources import NetworkAndImages
-from midway.report.figures.tiles import Picture, draw_tile, to_picture
+from midway.report.figures.drawing import PAGE, Picture, draw_tile, new_figure, to_picture
+from midway.report.figures.registry import NetworkAndImages, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Images sampled from one network.
-
-    Attributes:
-        title: Name of the network.
-        pictures: The images.
-        energy: Their mean energy under the network.
-    """
+class Samples(NamedTuple):
+    """Images sampled from one network, and their mean energy under it."""
 
     title: str
     pictures: tuple[Picture, ...]

@@ -17,14 +17,25 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from midway.files import write_atomically
-from midway.methods import hyperparameters, names
-from midway.report.html.charts import Chart, change_chart, charts_of, search_charts, series
-from midway.report.html.views import Cell, accuracy_tables, metric_rows, number, pictures_of, split_table, table_view
+from midway.methods import METHODS, hyperparameters
+from midway.report.html.views import (
+    Cell,
+    Chart,
+    accuracy_tables,
+    change_chart,
+    charts_of,
+    metric_rows,
+    number,
+    pictures_of,
+    search_charts,
+    series,
+    table_views,
+)
 from midway.report.ranking import LEVEL, Winner, difference, find_winner, verdict, winners
 from midway.report.render import show_number
 from midway.report.stored_run import Comparison, StoredRun, distinct_names
-from midway.report.style import PlotStyle, plot_styles
 from midway.report.table import pivot
+from midway.report.tidy import PlotStyle, plot_styles
 from midway.significance import show_p_value
 
 if TYPE_CHECKING:
@@ -74,7 +85,7 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
     pictures = [(each, *pictures_of(each)) for each in reversed(runs)]
     script = _asset("report.js")
     template = _templates().get_template("report.html")
-    return template.render(
+    page = template.render(
         title=f"{newest.name} against {runs[0].name}" if several else newest.name,
         runs=runs,
         sections=sections,
@@ -92,6 +103,7 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
         most_commands=MOST_COMMANDS,
         level=LEVEL,
     )
+    return page.lstrip()
 
 
 def _templates() -> Environment:
@@ -114,9 +126,9 @@ def _asset(name: str) -> str:
 def _finite(value: Any) -> Any:
     """Return data that JSON can hold: NaN becomes None, numbers have six digits."""
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return dict(zip(value, map(_finite, value.values()), strict=True))
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return list(map(_finite, value))
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
@@ -130,16 +142,12 @@ def _drawn(data: list[dict[str, Any]], drawn: list[dict[str, Any]], charts: list
 
 def _section(name: str, comparison: Comparison, data: list[dict[str, Any]]) -> dict[str, Any]:
     frame, styles = comparison.frame, comparison.styles
-    winner = find_winner(frame)
+    winner = find_winner(frame, ranking=comparison.ranking)
     assert winner is not None
     charts = charts_of(frame)
     tables = accuracy_tables(frame)
-    common = [note for note in tables[0].notes if all(note in table.notes for table in tables)]
-    parts = [
-        part
-        for table in tables
-        for part in split_table(replace(table, notes=tuple(note for note in table.notes if note not in common)))
-    ]
+    common = set.intersection(*[set(table.notes) for table in tables])
+    unusual = [replace(table, notes=tuple([note for note in table.notes if note not in common])) for table in tables]
     return {
         "index": _drawn(data, series(styles, wide=winner.best.label), charts),
         "name": name,
@@ -148,8 +156,8 @@ def _section(name: str, comparison: Comparison, data: list[dict[str, Any]]) -> d
         "cost": _cost(winner),
         "remarks": comparison.remarks(),
         "winners": [_winner_row(each, styles) for each in winners(frame)],
-        "tables": [table_view(part, styles) for part in parts],
-        "notes": common,
+        "tables": table_views(unusual, styles),
+        "notes": [note for note in tables[0].notes if note in common],
         "metrics": metric_rows(frame.common_seeds(), styles),
         "charts": charts,
         "settings": [[key, _text(value)] for key, value in comparison.settings.items()],
@@ -206,7 +214,7 @@ def _hyperparameters(comparison: Comparison) -> dict[str, str]:
         cell, result = record.cell, record.result
         if cell.label in texts or result is None:
             continue
-        known = hyperparameters(cell.method) if cell.method in names() else {}
+        known = hyperparameters(cell.method) if cell.method in METHODS else {}
         defaults = json.loads(json.dumps(known, default=repr))
         parts = []
         for name, value in result.hyperparameters.items():
@@ -275,7 +283,7 @@ def _change(
         ],
         "rows": rows,
         "charts": charts,
-        "tables": [table_view(part, styles) for part in split_table(table)] if by_label else [],
+        "tables": table_views([table] if by_label else [], styles),
         "settings": [
             [key, _text(before.get(key)), _text(after.get(key))]
             for key in dict.fromkeys([*before, *after])
