@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from torch import nn
+from typer.core import TyperCommand, TyperOption
 
 from midway import data
 from midway.adaptation.registry import WRAP
@@ -29,11 +30,20 @@ from midway.report.figures import (
     save,
 )
 
+ONLY = "Names, separated by commas (default: all that are possible)."
 
-def _listing() -> str:
-    """Return the names of all figures by what they are computed from."""
-    names = {kind: [spec.name for spec in all_figures() if spec.source is kind] for kind in SOURCES}
-    return "; ".join(f"of {SOURCES[kind]}: {', '.join(each)}" for kind, each in names.items() if each)
+
+class FiguresCommand(TyperCommand):
+    """A command whose help lists all figures; other commands do not import them."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Add the names of all figures, by what they are computed from, to the help of ``--only``."""
+        names = {kind: [spec.name for spec in all_figures() if spec.source is kind] for kind in SOURCES}
+        listing = "; ".join(f"of {SOURCES[kind]}: {', '.join(each)}" for kind, each in names.items() if each)
+        for parameter in self.params:
+            if isinstance(parameter, TyperOption) and parameter.name == "only":
+                parameter.help = f"{ONLY} Figures {listing}."
+        super().format_help(ctx, formatter)
 
 
 def figures(
@@ -41,9 +51,7 @@ def figures(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the figures (default: figures in that of the first run).")
     ] = None,
-    only: Annotated[
-        str, typer.Option(help=f"Names, separated by commas (default: all that are possible). Figures {_listing()}.")
-    ] = "",
+    only: Annotated[str, typer.Option(help=ONLY)] = "",
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Also compute figures from the network and images; takes minutes.")
     ] = False,

@@ -18,11 +18,11 @@ from midway.bench.complexity import measure_complexity
 from midway.bench.networks import load_network
 from midway.bench.suites import Suite, suite
 from midway.cli.progress import ProgressLine
-from midway.cli.report import print_table, report_records
+from midway.cli.report import print_table, report_run
 from midway.cli.run import check_device, command_line, run_into, stored
 from midway.cli.terminal import terminal
 from midway.metrics import METRICS
-from midway.report import Table, export, frame
+from midway.report import Table, export, frame, stored_run
 from midway.report.paper import complexity_table
 from midway.report.paper import paper_table as compare_with_paper
 from midway.report.ranking import versus_best
@@ -112,7 +112,10 @@ def paper_table(
         records = stored(store, grid.cells())
     title = f"{chosen.title}. {network} on {data}"
     _show(console, _table(title, records, paper.comparable(data), metric or ("accuracy",), budget, fitted), folder)
-    report_records(console, folder, records, command=command_line(), left_out=fitted.left_out if fitted else None)
+    left_out = fitted.left_out if fitted else None
+    report_run(
+        console, stored_run(folder.resolve().name, records, folder=folder, command=command_line(), left_out=left_out)
+    )
     for part, comparison in versus_best(frame(records)).items():
         console.print(f"mita on {part}: {comparison}", highlight=False)
     if tally is None or any(record.failure for record in records):

@@ -28,33 +28,19 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True)
 class NetworkAndImages:
-    """A network, images and the methods to adapt it with, for figures that are computed on request.
+    """A network, images and the methods to adapt it with, for figures that are computed on request."""
 
-    Attributes:
-        model: The classifier, in evaluation mode.
-        data: Clean images, in the order in which they arrive.
-        batch_size: Images per batch.
-        image: Index of the image whose changes are shown.
-        shift: The corruption of samples and energies, and of the images among which outliers are.
-        outliers: The corruption of the outliers.
-        mita: Settings of the MITA that samples, changes and energies show, as ``midway.adapt`` takes them.
-        baseline: The method whose errors are corrected.
-        method: The method that corrects them.
-        langevin_steps: Length of the Langevin chains.
-        seed: Seed of the streams, the methods and the chains.
-    """
-
-    model: nn.Module
-    data: ImageSet
+    model: nn.Module  # in evaluation mode
+    data: ImageSet  # clean, in the order in which the images arrive
     batch_size: int = 200
-    image: int = 0
-    shift: str = "gaussian_noise"
+    image: int = 0  # index of the image whose changes are shown
+    shift: str = "gaussian_noise"  # the corruption of samples and energies, and of the images among which outliers are
     outliers: str = "glass_blur"
-    mita: Mapping[str, Any] = field(default_factory=dict)
-    baseline: Entry = field(default_factory=lambda: Entry("tent", {}, "tent"))
-    method: Entry = field(default_factory=lambda: Entry("mita", {}, "mita"))
+    mita: Mapping[str, Any] = field(default_factory=dict)  # settings of the MITA that figures show, as adapt takes them
+    baseline: Entry = field(default_factory=lambda: Entry("tent", {}, "tent"))  # the method whose errors are corrected
+    method: Entry = field(default_factory=lambda: Entry("mita", {}, "mita"))  # the method that corrects them
     langevin_steps: int = 200
-    seed: int = 0
+    seed: int = 0  # of the streams, the methods and the chains
 
     def adapted_mita(self) -> MITA:
         """Return a MITA that has adapted to all images under the corruption."""
@@ -85,31 +71,18 @@ SOURCES: dict[type, str] = {
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure: what it shows, what it is computed from, and how it is drawn.
+    """A figure: what it shows, what it is computed from, and how it is drawn."""
 
-    Attributes:
-        name: Its name on the command line, and of its files.
-        title: Its heading.
-        caption: What it shows.
-        source: The class of what it is computed from; see ``midway.report.figures.SOURCES``.
-        requires: What the source must contain.
-        example: Options of ``midway run`` that give such a source; empty if there are none.
-        build: Function from a source to plain data.
-        enough: Function that tells whether the data is enough to draw.
-        draw: Function from the data to a figure of matplotlib.
-        defined_in: Module and name of the function that draws it.
-    """
-
-    name: str
+    name: str  # on the command line, and of its files
     title: str
     caption: str
-    source: type
-    requires: str
-    example: str
-    build: Callable[[Any], Any] = field(repr=False)
-    enough: Callable[[Any], bool] = field(repr=False)
+    source: type  # one of SOURCES
+    requires: str  # what the source must contain
+    example: str  # options of `midway run` that give such a source; empty if there are none
+    build: Callable[[Any], Any] = field(repr=False)  # from a source to plain data
+    enough: Callable[[Any], bool] = field(repr=False)  # whether the data is enough to draw
     draw: Callable[[Any], Figure] = field(repr=False)
-    defined_in: str
+    defined_in: str  # module and name of the function that draws it
 
 
 FIGURES: Registry[FigureSpec] = Registry("figure", group="figures", package="midway.report.figures")
