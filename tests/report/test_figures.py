@@ -33,9 +33,9 @@ from midway.report.figures import (
 from midway.report.figures.bars import draw_bars, scenario_bars
 from midway.report.figures.corrections import compare_predictions, corrections_of, draw_corrections
 from midway.report.figures.drawing import legend_columns, new_figure, styled, to_picture
-from midway.report.figures.energies import KINDS, draw_energies, image_energies
 from midway.report.figures.heat_map import corruption_map, draw_corruption_map
 from midway.report.figures.image_changes import difference, draw_image_changes, draw_severities, image_changes
+from midway.report.figures.langevin import KINDS, draw_energies, draw_samples, image_energies, langevin_samples
 from midway.report.figures.motivation import Gain, draw_gains, gains_over_source
 from midway.report.figures.over_time import (
     draw_over_time,
@@ -44,7 +44,6 @@ from midway.report.figures.over_time import (
     spread_out,
 )
 from midway.report.figures.pareto import draw_accuracy_and_cost
-from midway.report.figures.samples import draw_samples, langevin_samples
 from midway.report.figures.sweep import draw_sweeps
 from midway.report.series import accuracy_and_cost, accuracy_over_time, ratio_sweeps, running_mean
 from midway.report.tidy import plot_styles

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -30,16 +29,8 @@ from midway.report.render import FORMATS
 from midway.streams import pure
 from midway.suggest import unknown
 
-
-class Which(StrEnum):
-    """Tables of the paper."""
-
-    outlier = "outlier"
-    mixture = "mixture"
-    pure = "pure"
-    sweep = "sweep"
-    ablation = "ablation"
-    complexity = "complexity"
+Which = Literal["outlier", "mixture", "pure", "sweep", "ablation", "complexity"]
+"""Tables of the paper."""
 
 
 def paper_table(
@@ -76,7 +67,7 @@ def paper_table(
     console = terminal()
     folder = out or Path("runs/paper") / table
     rows, columns = ([part.strip() for part in text.split(",") if part.strip()] for text in (methods, shifts))
-    if table is Which.complexity:
+    if table == "complexity":
         given = {"shifts": bool(shifts), "seeds": seeds != 1, "budget": bool(budget), "jobs": jobs != 1}
         given |= {"precision": precision != "float32", "device": device != "auto", "threads": threads != 1}
         if unused := [f"--{name}" for name, is_given in given.items() if is_given]:

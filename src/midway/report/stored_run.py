@@ -292,8 +292,8 @@ def stored_run(
         name: The name of the run.
         records: The records.
         folder: The folder that holds them.
-        command: The command that repeats the run; that of the last record if left out.
-        left_out: Methods that were not run -> the reason.
+        command: See ``group_records``.
+        left_out: See ``group_records``.
 
     Example:
         >>> from midway.report import stored_run

@@ -101,11 +101,8 @@ class Table:
         source: The label of the unadapted network; None if it was not run.
 
     Example:
-        >>> from midway.report import Frame, Row, pivot
-        >>> from midway.streams import Scenario
-        >>> fog = Scenario.parse("pure:fog")
-        >>> rows = [Row("bn", fog, "fog", seed, "accuracy", value) for seed, value in enumerate([70.0, 72.0])]
-        >>> table = pivot(Frame(tuple(rows)), title="Fog")
+        >>> from midway.report import Column, Table, Value
+        >>> table = Table("Mean", (Column(None, "mean"),), (("bn", (Value(71.0, spread=1.414),)),))
         >>> [(label, str(values[0])) for label, values in table.rows]
         [('bn', '71.00 ± 1.41')]
     """
@@ -294,9 +291,8 @@ def split_columns(table: Table, *, at_most: int = 9) -> list[Table]:
 
     Example:
         >>> from midway.report import Column, Table, Value, split_columns
-        >>> from midway.streams import expand
-        >>> columns = tuple(Column(scenario, scenario.shifts[0]) for scenario in expand("pure:tuning")[:3])
-        >>> wide = Table("Tuning", columns, (("tent", (Value(1.0), Value(2.0), Value(3.0))),))
+        >>> columns = tuple(Column(None, f"column_{number}") for number in range(3))
+        >>> wide = Table("Wide", columns, (("tent", (Value(1.0), Value(2.0), Value(3.0))),))
         >>> [len(part.columns) for part in split_columns(wide, at_most=2)]
         [2, 1]
     """

@@ -6,16 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, NamedTuple
 
-from midway.report.figures.drawing import (
-    GREY,
-    INK,
-    PAGE,
-    annotate,
-    bar_style,
-    legend_below,
-    legend_columns,
-    new_figure,
-)
+from midway.report.figures.drawing import GREY, INK, PAGE, annotate, bar_style, legend_below, legend_columns, new_figure
 from midway.report.figures.registry import figure
 from midway.report.ranking import Key, rank
 from midway.report.tidy import ALL, Frame, PlotStyle

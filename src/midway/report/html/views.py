@@ -148,16 +148,7 @@ def number(value: float | None) -> Cell:
 def series(styles: Mapping[str, PlotStyle], *, wide: str = "") -> list[dict[str, Any]]:
     """Return how each label is drawn; the line of one label is wider."""
     return [
-        {
-            "label": label,
-            "title": style.title,
-            "light": style.colour,
-            "dark": style.colour_on_dark,
-            "marker": style.marker,
-            "dash": list(style.dash),
-            "width": 2.6 if label == wide else 1.8,
-        }
-        for label, style in styles.items()
+        {"label": label, "width": 2.6 if label == wide else 1.8, **style._asdict()} for label, style in styles.items()
     ]
 
 
@@ -183,8 +174,8 @@ def change_chart(changes: Mapping[str, float], styles: Mapping[str, PlotStyle], 
 def search_charts(findings: StudyResult) -> tuple[list[dict[str, Any]], list[Chart]]:
     """Return the series and the charts of a search: every trial, and the importance of the hyper-parameters."""
     style = plot_styles({findings.method: findings.method})[findings.method]
-    grey = {"light": "#6e6e6e", "dark": "#a8a8a8", "width": 1.8, "dash": []}
-    own = grey | {"light": style.colour, "dark": style.colour_on_dark}
+    grey = {"colour": "#6e6e6e", "colour_on_dark": "#a8a8a8", "width": 1.8, "dash": []}
+    own = grey | {"colour": style.colour, "colour_on_dark": style.colour_on_dark}
     drawn = [
         own | {"label": "complete", "title": "complete", "marker": "o", "line": False},
         grey | {"label": "pruned", "title": "stopped early", "marker": "X", "line": False},
