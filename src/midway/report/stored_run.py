@@ -70,7 +70,7 @@ class Comparison:
             return self._frame
         return replace(self._frame, rows=tuple(sorted(self._frame, key=lambda row: order.index(row.label))))
 
-    @property
+    @cached_property
     def styles(self) -> dict[str, PlotStyle]:
         """Label -> its title and colours, in the order of the listings of methods."""
         return self._frame.styles

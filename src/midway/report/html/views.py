@@ -81,7 +81,7 @@ def table_view(table: Table, styles: Mapping[str, PlotStyle]) -> dict[str, Any]:
         group = list(run)
         kind, _, rest = titles[stream].partition(": ")
         alone = len(group) == 1 and not named and bool(rest)
-        text = " ".join([stream, *(column.group for column in group)])
+        text = " ".join([stream, *[column.group for column in group]])
         above.append({"span": len(group), "first": len(heads), "text": text, "name": kind if alone else titles[stream]})
         for column in group:
             name = column.metric_title if column.scenario is None else words(column.group)
@@ -96,7 +96,7 @@ def table_view(table: Table, styles: Mapping[str, PlotStyle]) -> dict[str, Any]:
     for label, values in table.rows:
         cells = [(value, _shade(gain, largest)) for value, gain in zip(values, gains[label], strict=True)]
         rows.append({"label": label, "title": styles[label].title if label in styles else label, "cells": cells})
-    notes = [*table.notes, *(f"{count:,} images a column" for count in counts if len(counts) == 1)]
+    notes = [*table.notes, *([f"{counts.pop():,} images a column"] if len(counts) == 1 else [])]
     above = [] if single or named else above
     return {"title": table.title, "above": above, "heads": heads, "rows": rows, "notes": notes}
 
@@ -155,7 +155,7 @@ def series(styles: Mapping[str, PlotStyle], *, wide: str = "") -> list[dict[str,
 def charts_of(frame: Frame) -> list[Chart]:
     """Return the charts that the rows are enough for."""
     charts = [_by_stream(frame)]
-    if any(scenario.kind in ("outlier", "mixture") for scenario in frame.unique("scenario")):
+    if {"outlier", "mixture"}.intersection([scenario.kind for scenario in frame.unique("scenario")]):
         charts.append(_by_ratio(frame))
     if max(map(len, frame.batch_accuracies.values()), default=0) > 1:
         charts.append(_over_time(frame))
