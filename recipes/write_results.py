@@ -17,10 +17,9 @@ from midway.bench import Grid, Record, paper, read_records
 from midway.bench.plan import read_plan
 from midway.metrics import METRICS
 from midway.report import Column, Frame, Table, frame, split_columns, to_brief_markdown, to_markdown
-from midway.report.markup import markdown_table
 from midway.report.paper import paper_table
 from midway.report.ranking import versus_best
-from midway.report.render import show_number
+from midway.report.render import markdown_table, show_number
 from midway.report.table import OURS, PAPER, Value
 from midway.streams import Scenario
 

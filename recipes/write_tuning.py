@@ -14,7 +14,7 @@ from statistics import fmean
 
 from midway import methods
 from midway.report import frame
-from midway.report.markup import markdown_table
+from midway.report.render import markdown_table
 from midway.streams import Scenario
 from midway.tune import StudyResult, to_toml
 

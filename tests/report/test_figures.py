@@ -16,7 +16,9 @@ from matplotlib.text import Text
 import midway
 from midway.bench import Cell, Record, Result
 from midway.bench.entries import Entry
+from midway.cli.figures import cell_of, entry_of
 from midway.data import ImageSet
+from midway.methods import METHODS
 from midway.report import Frame, frame
 from midway.report.figures import (
     FIGURES,
@@ -30,25 +32,21 @@ from midway.report.figures import (
 )
 from midway.report.figures.bars import draw_bars, scenario_bars
 from midway.report.figures.corrections import compare_predictions, corrections_of, draw_corrections
-from midway.report.figures.drawing import legend_columns, new_figure, styled
-from midway.report.figures.energies import KINDS, draw_energies, image_energies
+from midway.report.figures.drawing import legend_columns, new_figure, styled, to_picture
 from midway.report.figures.heat_map import corruption_map, draw_corruption_map
-from midway.report.figures.image_changes import draw_image_changes, draw_severities, image_changes
+from midway.report.figures.image_changes import difference, draw_image_changes, draw_severities, image_changes
+from midway.report.figures.langevin import KINDS, draw_energies, draw_samples, image_energies, langevin_samples
 from midway.report.figures.motivation import Gain, draw_gains, gains_over_source
 from midway.report.figures.over_time import (
-    accuracy_over_time,
     draw_over_time,
     far_below,
     one_of_each_kind,
-    running_mean,
     spread_out,
 )
-from midway.report.figures.pareto import accuracy_and_cost, draw_accuracy_and_cost
-from midway.report.figures.samples import draw_samples, langevin_samples
-from midway.report.figures.sources import cell_of, entry_of
-from midway.report.figures.sweep import draw_sweeps, ratio_sweeps
-from midway.report.figures.tiles import difference, to_picture
-from midway.report.style import plot_styles
+from midway.report.figures.pareto import draw_accuracy_and_cost
+from midway.report.figures.sweep import draw_sweeps
+from midway.report.series import accuracy_and_cost, accuracy_over_time, ratio_sweeps, running_mean
+from midway.report.tidy import plot_styles
 from midway.streams import Scenario, Stream
 from midway.testing import tiny_network
 
@@ -222,7 +220,7 @@ def test_a_sweep_has_means_over_seeds_and_takes_the_mixture() -> None:
     assert data.seconds == {"bn": pytest.approx((3 * 0.5 + 1.3) / 4)}
     assert {"glass blur\namong fog", "BN", "0.7 s", "0.5", "10", "50"} <= written(draw_sweeps(data))
     styles = plot_styles({"bn": "bn", "mita": "mita"})
-    times = draw_sweeps(replace(data, seconds={"bn": 0.9, "mita": 20.0}, styles=styles))
+    times = draw_sweeps(data._replace(seconds={"bn": 0.9, "mita": 20.0}, styles=styles))
     assert {1.0, 10.0} <= set(times.axes[-1].get_xticks())
     assert ratio_sweeps(frame(records[:2])).sweeps == ()
 
@@ -527,15 +525,15 @@ def test_colours_stand_out_on_white_and_on_dark_pages() -> None:
         assert contrast(style.colour_on_dark, "#15171b") > 4.5
 
 
-def test_a_new_method_changes_no_other_style(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_method_changes_no_other_style() -> None:
     class Alpha(midway.methods.Tent):
         about = replace(midway.methods.Tent.about, name="alpha", title="Alpha", colour="", marker="")
 
-    names, find = midway.methods.names(), midway.methods.find
+    names = midway.methods.names()
     before = plot_styles({name: name for name in names})
-    monkeypatch.setattr("midway.report.style.names", lambda: ["alpha", *names])
-    monkeypatch.setattr("midway.report.style.find", lambda name: Alpha if name == "alpha" else find(name))
+    METHODS.add("alpha", Alpha)
     after = plot_styles({name: name for name in ("alpha", *names)})
+    METHODS.remove("alpha")
     assert {name: after[name] for name in before} == before
     assert after["alpha"].title == "Alpha"
     assert MarkerStyle(after["alpha"].marker).is_filled()

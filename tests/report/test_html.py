@@ -19,8 +19,8 @@ from midway.report import Column, Table, Value, frame, read_run, stored_run, wri
 from midway.report.html import render
 from midway.report.html.views import LARGEST_PICTURE, accuracy_tables, metric_rows, pictures_of, table_view
 from midway.report.ranking import find_winner, verdict
-from midway.report.style import plot_styles
 from midway.report.table import UNEQUAL
+from midway.report.tidy import plot_styles
 from midway.streams import Scenario
 
 Made = Callable[..., Record]

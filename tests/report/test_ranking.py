@@ -55,8 +55,8 @@ def test_a_method_that_shares_nothing_is_left_out(made: Made) -> None:
 def test_scopes_are_kinds_and_parts_of_pairs_and_never_nan(made: Made) -> None:
     found = scopes(frame([made("bn", "pure:fog", 1.0), made("bn", PAIR, 1.0, 2.0, 2.0)]))
     titles = ["pure", "outlier: all images", "outlier: the outliers", "outlier: the rest"]
-    assert [title for _, _, title in found] == titles
-    assert [part for _, part, _ in scopes(frame([made("bn", PAIR, math.nan, 80.0, 77.0)]))] == ["all", "B"]
+    assert [title for title, _ in found.values()] == titles
+    assert [part for _, part in scopes(frame([made("bn", PAIR, math.nan, 80.0, 77.0)]))] == ["all", "B"]
     assert rank(frame([made("bn", "pure:fog", 70.0)]), part="A").methods == ()
 
 

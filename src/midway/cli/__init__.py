@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from midway import __version__
-from midway.cli import data, figures, listings, paper, report, run, tune
+from midway.cli import data, demo, figures, listings, paper, report, run, tune
 from midway.cli.terminal import terminal
 from midway.workers import WorkerError
 
@@ -19,11 +19,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command()(paper.demo)
+app.command()(demo.demo)
 app.command()(run.run)
 app.command("paper")(paper.paper_table)
 app.command()(report.report)
-app.command()(figures.figures)
+app.command(cls=figures.FiguresCommand)(figures.figures)
 app.command()(tune.tune)
 app.add_typer(listings.methods_app, name="methods")
 app.command("models")(listings.list_models)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from torch import nn
+from typer.core import TyperCommand, TyperOption
 
 from midway import data
 from midway.adaptation.registry import WRAP
-from midway.bench import Record
+from midway.bench import Cell, Record
+from midway.bench.entries import Entry
 from midway.bench.resources import arranged, load_network
 from midway.cli.terminal import terminal
 from midway.report import group_records, read_run
@@ -26,16 +28,21 @@ from midway.report.figures import (
     draw_figures,
     save,
 )
-from midway.report.figures.sources import cell_of, entry_of
+
+ONLY = "Names, separated by commas (default: all that are possible)."
 
 
-def _listing() -> str:
-    """Return the names of all figures by what they are computed from."""
-    names = {kind: [spec.name for spec in all_figures() if spec.source is kind] for kind in SOURCES}
-    return "; ".join(f"of {SOURCES[kind]}: {', '.join(each)}" for kind, each in names.items() if each)
+class FiguresCommand(TyperCommand):
+    """A command whose help lists all figures; other commands do not import them."""
 
-
-LISTING = _listing()
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Add the names of all figures, by what they are computed from, to the help of ``--only``."""
+        names = {kind: [spec.name for spec in all_figures() if spec.source is kind] for kind in SOURCES}
+        listing = "; ".join(f"of {SOURCES[kind]}: {', '.join(each)}" for kind, each in names.items() if each)
+        for parameter in self.params:
+            if isinstance(parameter, TyperOption) and parameter.name == "only":
+                parameter.help = f"{ONLY} Figures {listing}."
+        super().format_help(ctx, formatter)
 
 
 def figures(
@@ -43,9 +50,7 @@ def figures(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the figures (default: figures in that of the first run).")
     ] = None,
-    only: Annotated[
-        str, typer.Option(help=f"Names, separated by commas (default: all that are possible). Figures {LISTING}.")
-    ] = "",
+    only: Annotated[str, typer.Option(help=ONLY)] = "",
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Also compute figures from the network and images; takes minutes.")
     ] = False,
@@ -130,3 +135,17 @@ def _load(records: Sequence[Record]) -> tuple[nn.Module, data.ImageSet]:
         raise ValueError(f"pictures need clean images to corrupt, and {cell.data} has none: use a run on another set.")
     images = data.load(cell.data, cell.root, size=cell.size)
     return load_network(cell.network, len(images.class_names)).eval(), images
+
+
+def cell_of(records: Iterable[Record], name: str) -> Cell | None:
+    """Return the first cell with this label, or else of this method; None if there is neither."""
+    cells = [record.cell for record in records]
+    return next((cell for key in ("label", "method") for cell in cells if getattr(cell, key) == name), None)
+
+
+def entry_of(records: Iterable[Record], name: str) -> Entry:
+    """Return a method with its settings in a run, without the seed; with its defaults if it is not in the run."""
+    cell = cell_of(records, name)
+    if cell is None:
+        return Entry.make(name, {})
+    return Entry(cell.method, {key: value for key, value in cell.settings.items() if key != "seed"}, cell.label)

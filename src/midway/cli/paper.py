@@ -14,11 +14,11 @@ from midway import data as datasets
 from midway.bench import Grid, LocalEngine, Record, Store, paper, suites
 from midway.bench.budget import Fit, fit_grid, read_duration
 from midway.bench.resources import load_network
-from midway.cli.report import print_table, report_records
-from midway.cli.run import check_device, command_line, run_into, show_results, split_commas, stored
+from midway.cli.report import print_table, report_run
+from midway.cli.run import check_device, command_line, run_into, split_commas, stored
 from midway.cli.terminal import ProgressLine, terminal
 from midway.metrics import METRICS
-from midway.report import Table, export, frame, group_records
+from midway.report import Table, export, frame, stored_run
 from midway.report.paper import complexity_table
 from midway.report.paper import paper_table as compare_with_paper
 from midway.report.ranking import versus_best
@@ -27,6 +27,7 @@ from midway.streams import pure
 from midway.suggest import unknown
 
 Which = Literal["outlier", "mixture", "pure", "sweep", "ablation", "complexity"]
+"""Tables of the paper."""
 
 
 def paper_table(
@@ -99,7 +100,10 @@ def paper_table(
         records = stored(store, grid.cells())
     title = f"{chosen.title}. {network} on {data}"
     _show(console, _table(title, records, paper.comparable(data), metric or ("accuracy",), budget, fitted), folder)
-    report_records(console, folder, records, command=command_line(), left_out=fitted.left_out if fitted else None)
+    left_out = fitted.left_out if fitted else None
+    report_run(
+        console, stored_run(folder.resolve().name, records, folder=folder, command=command_line(), left_out=left_out)
+    )
     for part, comparison in versus_best(frame(records)).items():
         console.print(f"mita on {part}: {comparison}", highlight=False)
     if tally is None or any(record.failure for record in records):
@@ -146,49 +150,3 @@ def _show(console: Console, table: Table, folder: Path) -> None:
     for suffix in FORMATS:
         export([table], folder / f"table{suffix}")
     console.print(f"Tables: {folder / 'table.md'} (also .csv, .tex and .json)", highlight=False, soft_wrap=True)
-
-
-def demo(
-    methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas (default: all).")] = "",
-    images: Annotated[
-        int | None, typer.Option(min=200, max=2000, help="Number of embedded images (default: what fits the budget).")
-    ] = None,
-    budget: Annotated[
-        float, typer.Option(min=1, help="Seconds; slower methods are left out, never Source, BN, TENT and MITA.")
-    ] = 120,
-    seed: Annotated[int, typer.Option(help="Seed of corruptions, outliers and methods.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
-) -> None:
-    """Adapt the embedded network to corrupted CIFAR-10 images in three scenarios and compare the methods."""
-    console = terminal()
-    grid = suites.demo_grid(split_commas(methods) or (), images=images, seed=seed)
-    engine = LocalEngine()
-    with Store(out) as store:
-        console.print("Comparing methods on corrupted CIFAR-10 (embedded network and images) ...")
-        grid, fitted = fit_grid(
-            grid,
-            store,
-            budget,
-            required=suites.DEMO_REQUIRED,
-            resources=engine.resources,
-            fixed_images=images,
-            reuse_images=False,
-        )
-        tally = run_into(console, grid.cells(), store, engine)
-        records = stored(store, grid.cells())
-    if tally is not None and any(entry.name == "mita" for entry in grid.methods):
-        _draw_image_changes(out, seed)
-    show_results(console, out, records, tally, left_out=fitted.left_out)
-    for comparison in group_records(records):
-        console.print(comparison.summary(), highlight=False)
-
-
-def _draw_image_changes(out: Path, seed: int) -> None:
-    """Draw what MITA changes in one image under each corruption; a small batch is enough."""
-    from midway.models import load as load_model
-    from midway.report.figures import NetworkAndImages, draw_figures, save
-
-    network, images = load_model(suites.DEMO_NETWORK).eval(), datasets.load(suites.DEMO_DATA).first(20)
-    given = NetworkAndImages(network, images, batch_size=20, image=3, seed=seed)
-    for name, figure in draw_figures(given, only=["image_changes"]):
-        save(figure, out / "figures" / name)

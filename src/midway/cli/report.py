@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +11,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from midway.bench import Record
 from midway.cli.terminal import terminal
-from midway.report import Comparison, Table, export, fit_width, read_run, stored_run, to_rich, write_report
+from midway.report import Comparison, StoredRun, Table, export, fit_width, read_run, to_rich, write_report
 from midway.report.tidy import IMAGES
 
 
@@ -59,16 +58,8 @@ def print_table(console: Console, table: Table) -> None:
         console.print(note, style="dim", highlight=False, markup=False)
 
 
-def report_records(
-    console: Console,
-    folder: Path,
-    records: Sequence[Record],
-    *,
-    command: str,
-    left_out: Mapping[str, str] | None = None,
-) -> None:
-    """Write the page about the records of a command, finished or not, and print its path; no page without records."""
-    if records:
-        run = stored_run(folder.resolve().name, list(records), folder=folder, command=command, left_out=left_out)
-        page = write_report(run, folder / "report.html")
+def report_run(console: Console, run: StoredRun) -> None:
+    """Write the page about the results of a command, finished or not, and print its path; no page without results."""
+    if run.records and run.folder is not None:
+        page = write_report(run, run.folder / "report.html")
         console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)

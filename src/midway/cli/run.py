@@ -180,20 +180,21 @@ def show_results(
     left_out: Mapping[str, str] | None = None,
 ) -> None:
     """Print tables, write the report, and end the command with a status: 1 if cells failed, 130 if it was stopped."""
-    from midway.cli.report import print_table, report_records
-    from midway.report import group_records
+    from midway.cli.report import print_table, report_run
+    from midway.report import stored_run
 
+    run = stored_run(folder.resolve().name, records, folder=folder, command=command_line(), left_out=left_out)
     if tally is None:
         with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the report
-            report_records(console, folder, records, command=command_line(), left_out=left_out)
+            report_run(console, run)
         raise typer.Exit(130)
-    for comparison in group_records(records, command=command_line(), left_out=left_out):
+    for comparison in run.comparisons:
         if comparison.records:
             print_table(console, comparison.table())
     before = f", {tally.before} before" if tally.before else ""
     results = folder / RESULTS
     console.print(f"{tally.finished} cells finished now{before}. Results: {results}", highlight=False, soft_wrap=True)
-    report_records(console, folder, records, command=command_line(), left_out=left_out)
+    report_run(console, run)
     if tally.failed:
         for record in records:
             if record.failure is not None:

@@ -5,11 +5,10 @@
 """
 
 from midway.report.html.page import write_report
-from midway.report.markup import to_brief_markdown, to_latex, to_markdown
 from midway.report.ranking import pareto_front, rank
-from midway.report.render import export, fit_width, split_columns, to_csv, to_json, to_rich
+from midway.report.render import export, fit_width, to_brief_markdown, to_csv, to_json, to_latex, to_markdown, to_rich
 from midway.report.stored_run import Comparison, StoredRun, group_records, read_run, search_run, stored_run
-from midway.report.table import Column, Table, Value, beside_paper, pivot
+from midway.report.table import Column, Table, Value, beside_paper, pivot, split_columns
 from midway.report.tidy import Frame, Row, frame
 
 __all__ = [

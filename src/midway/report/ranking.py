@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import NamedTuple
 
 from midway.metrics import METRICS
 from midway.report.tidy import ALL, IMAGES, Frame, Row, common_to_all
@@ -33,34 +34,21 @@ def part_of(row: Row) -> str:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A method and its numbers on the streams that all compared methods have.
-
-    Attributes:
-        label: Its label.
-        mean: Mean of the metric over streams and seeds.
-        values: The metric on each stream and seed, in the order of ``Ranking.keys``.
-        costs: Means of the other metrics of whole streams, such as seconds a batch; only those that all streams have.
-    """
+    """A method and its numbers on the streams that all compared methods have."""
 
     label: str
-    mean: float
-    values: tuple[float, ...]
-    costs: dict[str, float] = field(default_factory=dict)
+    mean: float  # over streams and seeds
+    values: tuple[float, ...]  # in the order of Ranking.keys
+    costs: dict[str, float] = field(default_factory=dict)  # means of the other metrics of whole streams
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods from best to worst.
-
-    Attributes:
-        keys: The scenarios and seeds that all methods have.
-        methods: The methods, best first.
-        left_out: Labels of methods that share no stream with the others.
-    """
+    """Methods, best first, on the scenarios and seeds that all of them have."""
 
     keys: tuple[Key, ...]
     methods: tuple[Ranked, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # labels that share no stream with the others
 
 
 def rank(frame: Frame, *, part: str = ALL, metric: str = "accuracy") -> Ranking:
@@ -84,26 +72,25 @@ def rank(frame: Frame, *, part: str = ALL, metric: str = "accuracy") -> Ranking:
         [('tent', 71.0), ('bn', 70.0)]
     """
     values: dict[str, dict[Key, float]] = {}
-    for row in frame.where(metric=metric):
-        if part_of(row) == part and not math.isnan(row.value):
+    others: dict[str, dict[str, dict[Key, float]]] = {}
+    for row in frame.rows:
+        if row.metric == metric and not math.isnan(row.value) and part_of(row) == part:
             values.setdefault(row.label, {})[row.scenario, row.seed] = row.value
+        if row.metric != metric and row.group == ALL:
+            others.setdefault(row.label, {}).setdefault(row.metric, {})[row.scenario, row.seed] = row.value
     labels, common = common_to_all({label: set(row) for label, row in values.items()})
-    keys = [key for label in labels[:1] for key in values[label] if key in common]
-    others: dict[tuple[str, str], dict[Key, float]] = {}
-    for row in frame.where(group=ALL):
-        others.setdefault((row.label, row.metric), {})[row.scenario, row.seed] = row.value
+    keys = [key for key in values[labels[0]] if key in common] if labels else []
     ranked = []
     for label in labels:
-        costs = {
-            name: fmean([of_metric[key] for key in keys])
-            for (of_label, name), of_metric in others.items()
-            if of_label == label and name != metric and of_metric.keys() >= common
-        }
-        mine = tuple(values[label][key] for key in keys)
+        costs = {}
+        for name, of_metric in others.get(label, {}).items():
+            if of_metric.keys() >= common:
+                costs[name] = fmean(map(of_metric.__getitem__, keys))
+        mine = tuple(map(values[label].__getitem__, keys))
         ranked.append(Ranked(label, fmean(mine), mine, costs))
     lower = metric in METRICS and METRICS[metric].better == "lower"
     ranked.sort(key=lambda method: method.mean if lower else -method.mean)
-    return Ranking(tuple(keys), tuple(ranked), tuple(label for label in values if label not in labels))
+    return Ranking(tuple(keys), tuple(ranked), tuple([label for label in values if label not in labels]))
 
 
 def pareto_front(methods: Iterable[Ranked], cost: str = "seconds_per_batch") -> tuple[str, ...]:
@@ -134,15 +121,6 @@ def independent_pairs(values: Mapping[Key, float], *, part: str = ALL) -> list[f
 
     Seeds of one stream see the same corruption and are not independent. Streams with nearly the same images count as
     one, such as a pure stream and the same stream with a few outliers.
-
-    Example:
-        >>> from midway.report.ranking import independent_pairs
-        >>> from midway.streams import Scenario
-        >>> fog, snow, few = map(Scenario.parse, ("pure:fog", "pure:snow", "outlier:frost/fog@0.005"))
-        >>> independent_pairs({(fog, 0): 60.0, (few, 0): 62.0, (snow, 0): 70.0})
-        [61.0, 70.0]
-        >>> independent_pairs({(fog, 0): 60.0, (fog, 1): 62.0})
-        [60.0, 62.0]
     """
     alike: dict[Scenario, dict[int, list[float]]] = {}
     for (scenario, seed), value in values.items():
@@ -162,28 +140,21 @@ def _nearly(scenario: Scenario) -> Scenario:
 
 @dataclass(frozen=True)
 class Winner:
-    """The best method on some streams.
-
-    Attributes:
-        scope: Which streams and images.
-        best: The best method.
-        next: The second best; None if there is no other.
-        source: The unadapted network; None if it was not run, or is the best.
-        lead: Comparison with the second best, stream by stream; None if there is no other.
-        count: Number of streams and seeds.
-    """
+    """The best method on some streams, the second best and the unadapted network, if they are others."""
 
     scope: str
     best: Ranked
     next: Ranked | None
     source: Ranked | None
-    lead: PairedComparison | None
-    count: int
+    lead: PairedComparison | None  # over the second best, stream by stream
+    count: int  # of streams and seeds
 
 
-def find_winner(frame: Frame, *, scope: str = "all streams", part: str = ALL) -> Winner | None:
+def find_winner(
+    frame: Frame, *, scope: str = "all streams", part: str = ALL, ranking: Ranking | None = None
+) -> Winner | None:
     """Return the method with the highest mean accuracy on what all were run on; None if there is none."""
-    ranking = rank(frame, part=part)
+    ranking = rank(frame, part=part) if ranking is None else ranking
     if not ranking.methods:
         return None
     best, *others = ranking.methods
@@ -196,49 +167,43 @@ def find_winner(frame: Frame, *, scope: str = "all streams", part: str = ALL) ->
         )
         lead = compare_paired(ours, theirs, rival=second.label)
         lead = replace(lead, difference=best.mean - second.mean)  # the difference of the means that are shown
-    source = next((method for method in others if method.label == frame.source), None)
-    return Winner(scope, best, second, source, lead, len(ranking.keys))
+    source = [method for method in others if method.label == frame.source]
+    return Winner(scope, best, second, source[0] if source else None, lead, len(ranking.keys))
 
 
-def scopes(frame: Frame) -> list[tuple[str, str, str]]:
-    """Return what methods can be ranked on: kinds of scenarios, and the parts of pairs.
-
-    Returns:
-        The kind, the part as ``part_of`` names it, and the title of both.
-    """
+def scopes(frame: Frame) -> dict[tuple[str, str], tuple[str, Frame]]:
+    """Return what methods can be ranked on: kind of scenario and part of its images -> title and rows of the kind."""
     titles = {"outlier": {"A": "the outliers", "B": "the rest"}}
     parts: dict[str, set[str]] = {}
-    for row in frame.where(metric="accuracy"):
-        if not math.isnan(row.value) and (part := part_of(row)):
-            parts.setdefault(row.scenario.kind, set()).add(part)
-    listed = []
+    rows: dict[str, list[Row]] = {}
+    for row in frame.rows:
+        kind = row.scenario.kind
+        rows.setdefault(kind, []).append(row)
+        if row.metric == "accuracy" and not math.isnan(row.value) and (part := part_of(row)):
+            parts.setdefault(kind, set()).add(part)
+    listed = {}
     for kind, known in parts.items():
         names = titles.get(kind, {"A": "first part", "B": "second part"})
+        of_kind = replace(frame, rows=tuple(rows[kind]))
         for part in (ALL, *sorted(known - {ALL})):
             title = f"{kind}: {names.get(part, 'all images')}" if len(known) > 1 else kind
-            listed.append((kind, part, title))
+            listed[kind, part] = title, of_kind
     return listed
-
-
-def of_kind(frame: Frame, kind: str) -> Frame:
-    """Return the rows of one kind of scenario."""
-    return replace(frame, rows=tuple([row for row in frame.rows if row.scenario.kind == kind]))
 
 
 def winners(frame: Frame) -> list[Winner]:
     """Return the winner of every kind of scenario, and of the parts of pairs."""
-    best = (find_winner(of_kind(frame, kind), scope=title, part=part) for kind, part, title in scopes(frame))
-    return [winner for winner in best if winner is not None]
+    listed = []
+    for (_, part), (title, of_kind) in scopes(frame).items():
+        winner = find_winner(of_kind, scope=title, part=part)
+        listed += [] if winner is None else [winner]
+    return listed
 
 
 def versus_best(frame: Frame, method: str = "mita") -> dict[str, PairedComparison]:
     """Compare a method with the best of the others, stream by stream: on A and B of pairs, and on all images.
 
     Streams that a method lacks are left out for all methods.
-
-    Args:
-        frame: The rows.
-        method: The label.
     """
     values: dict[str, dict[str, dict[Key, float]]] = {}
     for row in frame.where(metric="accuracy"):
@@ -256,14 +221,8 @@ def versus_best(frame: Frame, method: str = "mita") -> dict[str, PairedCompariso
     return compared
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a lead is significant.
-
-    Attributes:
-        word: Yes, no, or why that is unknown.
-        detail: The tests and their p-values.
-    """
+class Verdict(NamedTuple):
+    """Whether a lead is significant: yes, no, or why that is unknown, and the tests with their p-values."""
 
     word: str
     detail: str
@@ -273,16 +232,7 @@ class Verdict:
 
 
 def verdict(lead: PairedComparison | None) -> Verdict:
-    """Return whether a lead is significant.
-
-    Example:
-        >>> from midway.report.ranking import verdict
-        >>> from midway.significance import compare_paired
-        >>> print(verdict(compare_paired([71.0], [70.0])))
-        unknown (a single pair)
-        >>> print(verdict(compare_paired([71.0, 72.0, 73.5], [70.0, 71.1, 72.4])))
-        only by the t-test (paired t-test p = 0.003; too few pairs for a rank test)
-    """
+    """Return whether a lead is significant."""
     if lead is None:
         return Verdict("unknown", "nothing to compare with")
     if lead.pairs == 1:
@@ -296,33 +246,18 @@ def verdict(lead: PairedComparison | None) -> Verdict:
     return Verdict(word, f"{t_test}; signed-rank test {show_p_value(lead.signed_rank or 0)}")
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A second run against a first one.
-
-    Attributes:
-        frame: Second minus first, for each label, scenario, group, seed and metric of both.
-        overall: All streams and seeds that both have, on all images; None if there are none.
-        by_label: The same for each method.
-        only_first: Labels that only the first run has.
-        only_second: Labels that only the second run has.
-    """
+class Difference(NamedTuple):
+    """A second run minus a first one, for each label, scenario, group, seed and metric of both."""
 
     frame: Frame
-    overall: PairedComparison | None
+    overall: PairedComparison | None  # on all images of all streams and seeds that both have
     by_label: dict[str, PairedComparison]
-    only_first: tuple[str, ...]
+    only_first: tuple[str, ...]  # labels
     only_second: tuple[str, ...]
 
 
 def difference(first: Frame, second: Frame, *, rival: str = "the first run") -> Difference:
-    """Compare what two runs have in common: the same label, scenario and seed.
-
-    Args:
-        first: The rows of the first run.
-        second: The rows of the second run.
-        rival: The name of the first run.
-    """
+    """Compare what two runs have in common: the same label, scenario and seed; ``rival`` names the first run."""
     before = {row[:5]: row.value for row in first}
     both = [row for row in second if row[:5] in before]
     order = {label: index for index, label in enumerate(first.unique("label"))}

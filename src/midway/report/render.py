@@ -1,4 +1,4 @@
-"""Tables in the terminal and in files: rich, CSV and JSON, wide tables in parts."""
+"""Tables in the terminal and in files: rich, Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
@@ -19,33 +20,43 @@ from rich.markup import escape
 from rich.measure import Measurement
 
 from midway.files import write_atomically
-from midway.report.markup import headings, to_latex, to_markdown
-from midway.report.table import Table, Value
+from midway.report.table import OURS, PAPER, Column, Table, Value, split_by_size, split_columns
+from midway.report.tidy import scenario_title, words
 from midway.suggest import unknown
 
 
 def show_number(value: float) -> str:
-    """Return a number with a reasonable number of digits, for tables of mixed units.
-
-    Example:
-        >>> from midway.report.render import show_number
-        >>> [show_number(value) for value in (0.0, 0.01234, 1.5, 23.456, 1824.0)]
-        ['0', '0.012', '1.5', '23.5', '1,824']
-    """
+    """Return a number with a reasonable number of digits, for tables of mixed units."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1 else f"{value:.2g}"
+
+
+def headings(columns: Sequence[Column]) -> list[tuple[str, str]]:
+    """Return two headings for each column, as short as they can be while they differ."""
+    several = len({column.metric for column in columns if column.scenario is not None}) > 1
+    short = []
+    for column in columns:
+        upper = column.group if column.scenario is None else column.scenario.kind
+        lower = column.group.replace("_", " ")
+        if column.scenario is None:
+            lower = column.metric_title
+        elif several and column.metric != "accuracy":
+            lower = f"{lower}, {column.metric_title}"
+        short.append((upper, lower, column.origin))
+    seen = Counter(short)
+    return [
+        (column.stream if seen[upper, lower, origin] > 1 else upper, lower)
+        for column, (upper, lower, origin) in zip(columns, short, strict=True)
+    ]
 
 
 def to_rich(table: Table) -> rich.table.Table:
     """Return a table for the terminal.
 
     Example:
-        >>> from rich.console import Console
         >>> from midway.report import Column, Table, Value, to_rich
-        >>> from midway.streams import Scenario
-        >>> columns = (Column(Scenario.parse("pure:fog"), "fog"),)
-        >>> to_rich(Table("Fog", columns, (("tent", (Value(70.5),)),))).row_count
+        >>> to_rich(Table("Mean", (Column(None, "mean"),), (("tent", (Value(70.5),)),))).row_count
         1
     """
     shown = rich.table.Table(
@@ -65,16 +76,176 @@ def to_rich(table: Table) -> rich.table.Table:
         lines = [escape(stream), escape(below), *([column.origin] if column.origin else []), count]
         shown.add_column("\n".join(lines), justify="right", no_wrap=True)
     for label, values in table.rows:
-        shown.add_row(escape(label), *map(_rich_value, values))
+        cells = []
+        for value in values:
+            text = "-" if value is None else str(value)
+            if value is not None and value.below_source:
+                text = f"[red]{text}[/red]"
+            elif value is not None and value.best:
+                text = f"[bold green]{text}[/bold green]"
+            cells.append(text)
+        shown.add_row(escape(label), *cells)
     return shown
 
 
-def _rich_value(value: Value | None) -> str:
-    if value is None:
+def fit_width(table: Table, width: int) -> list[Table]:
+    """Split a table into tables that fit so many characters of a terminal.
+
+    Example:
+        >>> from midway.report import Column, Table, Value, fit_width
+        >>> columns = tuple(Column(None, f"column_{number}") for number in range(3))
+        >>> wide = Table("Wide", columns, (("tent", (Value(1.0), Value(2.0), Value(3.0))),))
+        >>> [len(fit_width(wide, width)) for width in (80, 20)]
+        [1, 3]
+    """
+    endless = Console(width=10_000)
+
+    def measure(indices: Sequence[int]) -> int:
+        bare = replace(table.part(indices), title="", notes=())
+        return Measurement.get(endless, endless.options, to_rich(bare)).maximum
+
+    labels = measure([])
+    return split_by_size(table, [measure([index]) - labels for index in range(len(table.columns))], width - labels)
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table as Markdown, labels down and columns across.
+
+    Example:
+        >>> from midway.report import Column, Table, Value, to_markdown
+        >>> from midway.streams import Scenario
+        >>> columns = (Column(Scenario.parse("pure:fog"), "fog", images=200),)
+        >>> print(to_markdown(Table("Fog", columns, (("tent", (Value(70.5, best=True),)),))))
+        | method | pure: fog (200) |
+        | --- | ---: |
+        | tent | **70.50** |
+        <BLANKLINE>
+    """
+    heads = [
+        f"{upper}: {lower}{f', {c.origin}' if c.origin else ''}{'' if c.images is None else f' ({c.images})'}"
+        for c, (upper, lower) in zip(table.columns, headings(table.columns), strict=True)
+    ]
+    rows = [
+        [label, *("-" if value is None else f"**{value}**" if value.best else str(value) for value in values)]
+        for label, values in table.rows
+    ]
+    return markdown_table(["method", *heads], rows) + _notes(table.notes)
+
+
+def to_brief_markdown(table: Table) -> str:
+    """Return a table as Markdown with scenarios down and labels across, one decimal, the paper's numbers in brackets.
+
+    Example:
+        >>> from midway.report import Column, Table, Value, beside_paper, to_brief_markdown
+        >>> from midway.streams import Scenario
+        >>> columns = (Column(Scenario.parse("pure:fog"), "fog"),)
+        >>> ours = Table("Fog", columns, (("source", (Value(60.0, best=True),)), ("tent", (Value(59.0),))))
+        >>> table = beside_paper(ours, lambda label, *_: {"source": 73.98}.get(label))
+        >>> print(to_brief_markdown(table))
+        | | source | tent |
+        | --- | ---: | ---: |
+        | pure: fog | **60.0** (74.0) | 59.0 |
+        <BLANKLINE>
+    """
+    indices = {(column.stream, column.group, column.metric, column.origin): i for i, column in enumerate(table.columns)}
+    rows = []
+    ours = [column for column in table.columns if column.origin in (OURS, "")]
+    for stream, run in groupby(ours, key=lambda column: column.stream):
+        columns = list(run)
+        title = "averages" if columns[0].scenario is None else scenario_title(columns[0].scenario)
+        if len(columns) > 1:
+            rows.append([f"*{title}*", *[""] * len(table.rows)])
+        for column in columns:
+            index = indices[stream, column.group, column.metric, column.origin]
+            paper = indices.get((stream, column.group, column.metric, PAPER))
+            values = [_brief(values[index], None if paper is None else values[paper]) for _, values in table.rows]
+            name = column.metric_title if column.scenario is None else words(column.group)
+            rows.append([name if len(columns) > 1 else title, *values])
+    return markdown_table(["", *(label for label, _ in table.rows)], rows) + _notes(table.notes)
+
+
+def _brief(ours: Value | None, paper: Value | None) -> str:
+    if ours is None:
         return "-"
-    if value.below_source:
-        return f"[red]{value}[/red]"
-    return f"[bold green]{value}[/bold green]" if value.best else str(value)
+    number = f"{ours.mean:.1f}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
+    marked = f"**{number}**" if ours.best else f"{number}{'*' if ours.below_source else ''}"
+    return marked if paper is None else f"{marked} ({paper.mean:.1f}{'*' if paper.below_source else ''})"
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,)) -> str:
+    """Return rows of text as a Markdown table; the columns in ``left`` hold words, the others numbers."""
+    lines = [heads, ["---" if index in left else "---:" for index in range(len(heads))], *rows]
+    cells = [[f" {text.replace('|', '&#124;')} |" if text else " |" for text in line] for line in lines]
+    return "".join(f"|{''.join(line)}\n" for line in cells)
+
+
+def _notes(notes: Iterable[str]) -> str:
+    return "".join(f"\n{note[0].upper()}{note[1:]}.\n" for note in notes)
+
+
+def to_latex(tables: Sequence[Table]) -> str:
+    r"""Return tables for LaTeX with the booktabs package: the best bold, a star where Source is better.
+
+    Example:
+        >>> from midway.report import Column, Table, Value, to_latex
+        >>> table = Table("Mean", (Column(None, "mean"),), (("tent", (Value(70.5, best=True),)),))
+        >>> print(to_latex([table]).splitlines()[-4])
+        tent & \textbf{70.50} \\
+    """
+    return "% needs \\usepackage{booktabs}\n" + "\n".join(map(_latex_table, tables))
+
+
+def _latex_table(table: Table) -> str:
+    lower = {column: heads[1] for column, heads in zip(table.columns, headings(table.columns), strict=True)}
+    origins = any(column.origin for column in table.columns)
+    last = [column.origin if origins else lower[column] for column in table.columns]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_latex('. '.join([table.title, *table.notes]))}}}",
+        rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+        r"\toprule",
+        *_latex_spans(table.columns, lambda column: column.stream),
+        *(_latex_spans(table.columns, lower.__getitem__) if origins else []),
+        _latex_row("method", map(_latex, last)),
+        r"\midrule",
+        *(_latex_row(_latex(label), map(_latex_value, values)) for label, values in table.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_spans(columns: Sequence[Column], heading_of: Callable[[Column], str]) -> list[str]:
+    """Return a row of headings, each above the neighbouring columns of one stream that share it, and its rules."""
+    heads, rules, first = [], [], 2
+    for (_, heading), run in groupby(columns, key=lambda column: (column.stream, heading_of(column))):
+        width = len(list(run))
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_latex(heading)}}}")
+        rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
+        first += width
+    return [_latex_row("", heads), " ".join(rules)]
+
+
+def _latex_row(first: str, cells: Iterable[str]) -> str:
+    return " & ".join([first, *cells]) + r" \\"
+
+
+def _latex_value(value: Value | None) -> str:
+    if value is None:
+        return "--"
+    shown = rf"\textbf{{{value.number}}}" if value.best else value.number
+    spread = "" if value.spread is None else rf" $\pm$ {value.spread:.{value.digits}f}"
+    return shown + spread + (r"${\ast}$" if value.below_source else "")
+
+
+_LATEX_SPECIAL: dict[str, str | int | None] = {character: f"\\{character}" for character in "&%$#_{}"}
+_LATEX_SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+
+
+def _latex(text: str) -> str:
+    return " ".join(text.split()).translate(str.maketrans(_LATEX_SPECIAL))
 
 
 def to_csv(tables: Sequence[Table]) -> str:
@@ -108,9 +279,7 @@ def to_json(tables: Sequence[Table]) -> str:
     Example:
         >>> import json
         >>> from midway.report import Column, Table, to_json
-        >>> from midway.streams import Scenario
-        >>> table = Table("Fog", (Column(Scenario.parse("pure:fog"), "fog"),), (("tent", (None,)),))
-        >>> json.loads(to_json([table]))[0]["rows"]
+        >>> json.loads(to_json([Table("Mean", (Column(None, "mean"),), (("tent", (None,)),))]))[0]["rows"]
         [{'label': 'tent', 'values': [None]}]
     """
     content = [
@@ -149,13 +318,11 @@ def export(tables: Iterable[Table], path: Path) -> None:
         ValueError: The suffix is not .md, .csv, .tex or .json.
 
     Example:
-        >>> import tempfile
         >>> from pathlib import Path
         >>> from midway.report import Table, export
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     export([Table("Empty", (), ())], Path(folder) / "table.md")
-        ...     (Path(folder) / "table.md").exists()
-        True
+        >>> export([Table("Empty", (), ())], Path("table.docx"))
+        Traceback (most recent call last):
+        ValueError: unknown table format '.docx': did you mean '.md'? Valid: .csv, .json, .md, .tex.
     """
     if path.suffix not in FORMATS:
         raise ValueError(unknown("table format", path.suffix, FORMATS))
@@ -164,71 +331,3 @@ def export(tables: Iterable[Table], path: Path) -> None:
         tables = [part for table in tables for part in split_columns(table)]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, FORMATS[path.suffix](tables).encode())
-
-
-def split_columns(table: Table, *, at_most: int = 9) -> list[Table]:
-    """Split a wide table into tables of a few columns, never within a group; a table of one scenario is named after it.
-
-    The columns of a scenario stay together if they fit.
-
-    Example:
-        >>> from midway.report import Column, Table, Value
-        >>> from midway.report.render import split_columns
-        >>> from midway.streams import expand
-        >>> columns = tuple(Column(scenario, scenario.shifts[0]) for scenario in expand("pure:tuning")[:3])
-        >>> wide = Table("Tuning", columns, (("tent", (Value(1.0), Value(2.0), Value(3.0))),))
-        >>> [len(part.columns) for part in split_columns(wide, at_most=2)]
-        [2, 1]
-    """
-    return _split(table, [1.0] * len(table.columns), at_most)
-
-
-def fit_width(table: Table, width: int) -> list[Table]:
-    """Split a table into tables that fit so many characters of a terminal.
-
-    Example:
-        >>> from midway.report import Column, Table, Value, fit_width
-        >>> from midway.streams import expand
-        >>> columns = tuple(Column(scenario, scenario.shifts[0]) for scenario in expand("pure:tuning")[:3])
-        >>> wide = Table("Tuning", columns, (("tent", (Value(1.0), Value(2.0), Value(3.0))),))
-        >>> [len(fit_width(wide, width)) for width in (80, 20)]
-        [1, 3]
-    """
-    endless = Console(width=10_000)
-
-    def measure(indices: Sequence[int]) -> int:
-        bare = replace(table.part(indices), title="", notes=())
-        return Measurement.get(endless, endless.options, to_rich(bare)).maximum
-
-    labels = measure([])
-    return _split(table, [measure([index]) - labels for index in range(len(table.columns))], width - labels)
-
-
-def _split(table: Table, sizes: Sequence[float], limit: float) -> list[Table]:
-    """Join neighbouring scenarios, or groups of a scenario that is too large, until they would exceed a limit."""
-
-    def size(indices: Sequence[int]) -> float:
-        return sum(sizes[index] for index in indices)
-
-    blocks: list[list[int]] = []
-    for _, run in groupby(range(len(table.columns)), key=lambda index: table.columns[index].stream):
-        stream = list(run)
-        if size(stream) <= limit:
-            blocks.append(stream)
-        else:
-            by_group = groupby(stream, key=lambda index: replace(table.columns[index], images=None, origin=""))
-            blocks += [list(indices) for _, indices in by_group]
-    parts: list[list[int]] = []
-    for block in blocks:
-        if parts and size(parts[-1]) + size(block) <= limit:
-            parts[-1] += block
-        else:
-            parts.append(block)
-    tables = []
-    for number, indices in enumerate(parts, start=1):
-        streams = {table.columns[index].stream for index in indices}
-        title = f"{table.title}, {streams.pop()}" if len(streams) == 1 else table.title
-        part = table.part(indices)
-        rows = tuple(row for row in part.rows if any(row[1]))
-        tables.append(replace(part, title=title, rows=rows, notes=table.notes if number == len(parts) else ()))
-    return tables

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from midway.bench import Cell, Record, read_records
 from midway.bench.store import RESULTS
-from midway.report.ranking import rank
-from midway.report.style import PlotStyle, plot_styles, scenario_title
-from midway.report.table import FEW_IMAGES, Table, few_images, pivot
-from midway.report.tidy import ALL, IMAGES, Frame, distinct_labels, frame, latest
+from midway.report.ranking import Ranking, rank
+from midway.report.table import Table, pivot
+from midway.report.tidy import ALL, IMAGES, Frame, PlotStyle, distinct_labels, frame, latest, scenario_title
 
 if TYPE_CHECKING:
     from midway.tune.result import StudyResult
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 STUDY = "study.json"
 HELD_OUT = "held_out"
 """Folder within that of a search: the store of its gain on other streams."""
+
+FEW_IMAGES = 100
+"""Numbers over fewer images change by more than a point with each of them."""
 
 DISTINGUISHING = ("precision", "device", "threads", "size", "network", "weights", "data")
 """Settings that are added to titles of comparisons that would otherwise be equal."""
@@ -54,25 +58,41 @@ class Comparison:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
+    def _frame(self) -> Frame:
+        """The results as tidy rows, labels in the order of the results."""
+        return frame(self.records)
+
+    @cached_property
     def frame(self) -> Frame:
-        """The results as tidy rows, labels in the order of the registry of methods."""
-        rows = frame(self.records)
+        """The results as tidy rows, labels in the order of the listings of methods."""
         order = list(self.styles)
-        return replace(rows, rows=tuple(sorted(rows, key=lambda row: order.index(row.label))))
+        if order == self._frame.unique("label"):
+            return self._frame
+        return replace(self._frame, rows=tuple(sorted(self._frame, key=lambda row: order.index(row.label))))
 
     @cached_property
     def styles(self) -> dict[str, PlotStyle]:
-        """Label -> its title and colours, in the order of the registry of methods."""
-        return plot_styles({record.cell.label: record.cell.method for record in self.records})
+        """Label -> its title and colours, in the order of the listings of methods."""
+        return self._frame.styles
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        """The methods, best first, by their accuracy on all images."""
+        return rank(self.frame)
 
     def table(self, metrics: Sequence[str] = ("accuracy",)) -> Table:
         """Return the table of the results; its title names the metrics if the accuracy is not among them."""
-        table = pivot(frame(self.records), metrics=metrics, title=self.title)
-        named = {column.metric_title: None for column in table.columns if column.metric != "accuracy"}
-        few = few_images(table) if "accuracy" in metrics else []
-        left_out = [f"{label} was left out: {reason}" for label, reason in self.left_out.items()]
-        title = f"{self.title}: {', '.join(named)}" if named and "accuracy" not in metrics else self.title
-        return replace(table, title=title, notes=(*table.notes, *few, *left_out))
+        table = pivot(self._frame, metrics=metrics, title=self.title)
+        notes, title = list(table.notes), self.title
+        few = sorted({column.images for column in table.columns if column.images and column.images < FEW_IMAGES})
+        if "accuracy" not in metrics:
+            named = dict.fromkeys([column.metric_title for column in table.columns])
+            title = f"{title}: {', '.join(named)}" if named else title
+        elif few:
+            steps = f"{100 / few[0]:.0f} points"
+            notes.append(f"columns with only {', '.join(map(str, few))} images change in steps of {steps}")
+        notes += [f"{label} was left out: {reason}" for label, reason in self.left_out.items()]
+        return replace(table, title=title, notes=tuple(notes))
 
     def summary(self) -> str:
         """Return one paragraph: the best method on each stream and its gain over Source."""
@@ -98,21 +118,22 @@ class Comparison:
             counted = f"{len(missing)} of {len(labels) * len(keys)}"
             names = ", ".join(dict.fromkeys(missing))
             said.append(f"Not finished: {counted} combinations of method, stream and seed have no result ({names}).")
-        if left_out := rank(self.frame).left_out:
+        if left_out := self.ranking.left_out:
             said.append(f"Left out of the ranking, no stream in common with the others: {', '.join(left_out)}.")
         if len({cell.seed for cell in cells}) == 1:
             said.append("One seed: differences between methods include the chance of that seed.")
-        few = [int(row.value) for row in self.frame.where(metric=IMAGES) if 0 < row.value < FEW_IMAGES]
+        few = [int(row.value) for row in self._frame.rows if row.metric == IMAGES and 0 < row.value < FEW_IMAGES]
         if few:
             points = f"{100 / min(few):.1f} points"
             said.append(f"Some numbers are over few images: the fewest are {min(few)}, where one image is {points}.")
-        for name, meaning in COUNTED.items():
-            counts: dict[str, float] = {}
-            for record in self.records:
-                value = record.result.diagnostics.get(name) if record.result is not None else None
-                if isinstance(value, int | float) and value:
-                    counts[record.cell.label] = counts.get(record.cell.label, 0) + value
-            said += [f"{label}: {count:g} {meaning}." for label, count in counts.items()]
+        counts: dict[tuple[str, str], float] = {}
+        for record in self.records:
+            for name, value in record.result.diagnostics.items() if record.result is not None else ():
+                if name in COUNTED and isinstance(value, int | float) and value:
+                    counts[name, record.cell.label] = counts.get((name, record.cell.label), 0) + value
+        order = list(COUNTED)
+        for name, label in sorted(counts, key=lambda key: order.index(key[0])):
+            said.append(f"{label}: {counts[name, label]:g} {COUNTED[name]}.")
         return said
 
 
@@ -142,13 +163,14 @@ def group_records(
         shared = _shared(record.cell) | {"network": record.cell.architecture}  # wherever the weights are stored
         groups.setdefault(tuple(shared.values()), []).append(record)
     comparisons = [_compare(group, command, left_out or {}) for group in groups.values()]
+    titles = Counter([comparison.title for comparison in comparisons])
     titled = []
     for comparison in comparisons:
-        equal = [each for each in comparisons if each.title == comparison.title]
+        equal = [each.settings for each in comparisons if each.title == comparison.title]
         added = [
             f"{name} {comparison.settings.get(name)}"
-            for name in DISTINGUISHING
-            if len({str(each.settings.get(name)) for each in equal}) > 1
+            for name in (DISTINGUISHING if titles[comparison.title] > 1 else ())
+            if len({str(settings.get(name)) for settings in equal}) > 1
         ]
         titled.append(replace(comparison, title=", ".join([comparison.title, *added])))
     return titled
@@ -172,18 +194,21 @@ def _shared(cell: Cell) -> dict[str, object]:
 def _compare(records: list[Record], command: str | None, left_out: Mapping[str, str]) -> Comparison:
     cell, last = records[0].cell, records[-1]
     settings = {name: value for name, value in _shared(cell).items() if value is not None}
-    done = [record for record in records if record.result is not None]
+    settings["seeds"] = sorted({record.cell.seed for record in records})
+    done, failed = [], {}
+    for record in records:
+        if record.result is not None:
+            done.append(record)
+        elif record.failure is not None:
+            failed[str(record.cell)] = f"failed, {record.failure.error}"
     labels = distinct_labels([record.cell for record in done])
-    failed = {str(record.cell): f"failed, {record.failure.error}" for record in records if record.failure}
     name = cell.network.rpartition("/")[2]
     return Comparison(
         title=f"{name} on {cell.data}, {settings['images']} images, batches of {cell.batch_size}",
         command=last.command if command is None else command,
-        settings=settings
-        | {"seeds": sorted({record.cell.seed for record in records})}
-        | {name: value for name, value in last.environment.items() if name != "threads"},
+        settings=settings | {name: value for name, value in last.environment.items() if name != "threads"},
         records=tuple(
-            replace(record, cell=replace(record.cell, label=label)) for record, label in zip(done, labels, strict=True)
+            [replace(record, cell=replace(record.cell, label=each)) for record, each in zip(done, labels, strict=True)]
         ),
         left_out={**left_out, **failed},
     )
@@ -207,22 +232,23 @@ class StoredRun:
     records: tuple[Record, ...] = ()
     search: StudyResult | None = None
 
-    @property
+    @cached_property
     def commands(self) -> tuple[str, ...]:
         """Every distinct command that wrote results, the newest last."""
-        used = [record.command for record in sorted(self.records, key=lambda record: record.finished)]
+        used = [record.command for record in sorted(self.records, key=attrgetter("finished"))]
         used += [comparison.command for comparison in self.comparisons if comparison.command not in used]
         used += [self.search.command] if self.search is not None else []
-        return tuple(command for command in reversed(dict.fromkeys(reversed(used))) if command)
+        newest_first = dict.fromkeys(reversed(used))
+        return tuple([command for command in reversed(newest_first) if command])
 
     @property
     def remarks(self) -> list[str]:
         """Differences between the environments of the results: last digits may differ, times will."""
         said = []
         for part in ("torch", "cpu"):
-            values = sorted({str(value) for record in self.records if (value := record.environment.get(part))})
+            values = {str(value) for record in self.records if (value := record.environment.get(part))}
             if len(values) > 1:
-                said.append(f"Results were measured with different {part}: {', '.join(values)}.")
+                said.append(f"Results were measured with different {part}: {', '.join(sorted(values))}.")
         return said
 
 
@@ -236,16 +262,10 @@ def read_run(path: Path | str) -> StoredRun:
         FileNotFoundError: There are no results.
 
     Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from midway.bench import Grid, LocalEngine, Store, run
         >>> from midway.report import read_run
-        >>> cells = Grid.from_dict({"methods": "bn", "images": 100, "batch_sizes": 50}).cells()
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with Store(Path(folder)) as store:
-        ...         _ = run(cells, store, LocalEngine(), command="midway run")
-        ...     read_run(folder).comparisons[0].title
-        'wrn16_2.cifar10 on cifar10-mini, 100 images, batches of 50'
+        >>> read_run("nowhere")
+        Traceback (most recent call last):
+        FileNotFoundError: nowhere holds no results: there is no results.jsonl or study.json in it.
     """
     path = Path(path)
     folder = path.parent if path.name == RESULTS else path
@@ -272,8 +292,8 @@ def stored_run(
         name: The name of the run.
         records: The records.
         folder: The folder that holds them.
-        command: The command that repeats the run; that of the last record if left out.
-        left_out: Methods that were not run -> the reason.
+        command: See ``group_records``.
+        left_out: See ``group_records``.
 
     Example:
         >>> from midway.report import stored_run
@@ -316,15 +336,7 @@ def _belongs_to(cell: Cell, findings: StudyResult) -> bool:
 
 
 def distinct_names(runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """Rename runs of the same name by the ends of their paths that differ, or by their order.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from midway.report.stored_run import StoredRun, distinct_names
-        >>> runs = [StoredRun("run", Path(parent, "run"), ()) for parent in ("/tmp/monday", "/tmp/tuesday")]
-        >>> [run.name for run in distinct_names(runs)]
-        ['monday/run', 'tuesday/run']
-    """
+    """Rename runs of the same name by the ends of their paths that differ, or by their order."""
     if len({run.name for run in runs}) == len(runs):
         return list(runs)
     paths = [run.folder.resolve().parts for run in runs if run.folder is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from statistics import fmean, stdev
 
 from midway.metrics import METRICS, average_accuracy, mean_corruption_error
@@ -17,7 +18,6 @@ AVERAGES = "average"
 """The group of columns with means over all corruptions."""
 
 CLEAN = "clean"
-FEW_IMAGES = 100
 UNEQUAL = "where some methods have more seeds than others, only the seeds that all have count"
 
 Published = Callable[[str, Scenario | None, str, str], float | None]
@@ -86,8 +86,7 @@ class Column:
     @property
     def lower_is_better(self) -> bool:
         """Whether lower values of the metric are better."""
-        metric = METRICS.get(self.metric)
-        return metric is not None and metric.better == "lower"
+        return self.metric in METRICS and METRICS[self.metric].better == "lower"
 
 
 @dataclass(frozen=True)
@@ -102,11 +101,8 @@ class Table:
         source: The label of the unadapted network; None if it was not run.
 
     Example:
-        >>> from midway.report import Frame, Row, pivot
-        >>> from midway.streams import Scenario
-        >>> fog = Scenario.parse("pure:fog")
-        >>> rows = [Row("bn", fog, "fog", seed, "accuracy", value) for seed, value in enumerate([70.0, 72.0])]
-        >>> table = pivot(Frame(tuple(rows)), title="Fog")
+        >>> from midway.report import Column, Table, Value
+        >>> table = Table("Mean", (Column(None, "mean"),), (("bn", (Value(71.0, spread=1.414),)),))
         >>> [(label, str(values[0])) for label, values in table.rows]
         [('bn', '71.00 ± 1.41')]
     """
@@ -119,8 +115,8 @@ class Table:
 
     def part(self, indices: Sequence[int]) -> Table:
         """Return the table with some of its columns."""
-        rows = tuple((label, tuple(values[index] for index in indices)) for label, values in self.rows)
-        return replace(self, columns=tuple(self.columns[index] for index in indices), rows=rows)
+        rows = [(label, tuple([values[index] for index in indices])) for label, values in self.rows]
+        return replace(self, columns=tuple([self.columns[index] for index in indices]), rows=tuple(rows))
 
 
 def pivot(
@@ -161,60 +157,43 @@ def pivot(
             raise ValueError(unknown("metric", name, METRICS))
     shared = frame.common_seeds()
     images: dict[tuple[Scenario, str], set[int]] = {}
-    for row in shared.where(metric=IMAGES):
-        images.setdefault((row.scenario, row.group), set()).add(int(row.value))
-    shown = shared.where(metric=metrics)
     groups: dict[tuple[Scenario, str], set[str]] = {}
+    shown = []
+    for row in shared.rows:
+        if row.metric == IMAGES:
+            images.setdefault((row.scenario, row.group), set()).add(int(row.value))
+        if row.metric in metrics:
+            groups.setdefault((row.scenario, row.metric), set()).add(row.group)
+            shown.append(row)
+    values: dict[Column, dict[str, list[float]]] = {}
+    scenarios: dict[Scenario, int] = {}
+    order: dict[tuple[Scenario, str], int] = {}
+    positions: dict[Column, tuple[int, bool, int, int]] = {}  # all images after the groups, then by metric
     for row in shown:
-        groups.setdefault((row.scenario, row.metric), set()).add(row.group)
-    values: dict[tuple[str, Column], list[float]] = {}
-    for row in shown:
+        first = scenarios.setdefault(row.scenario, len(scenarios))
+        second = order.setdefault((row.scenario, row.group), len(order))
         if row.group == ALL and len(groups[row.scenario, row.metric]) == 2:
             continue  # the only group has all images
         counts = images.get((row.scenario, row.group), set())
         column = Column(row.scenario, row.group, row.metric, min(counts) if len(counts) == 1 else None)
-        values.setdefault((row.label, column), []).append(row.value)
-    columns = _ordered({column for _, column in values}, shown, metrics)
-    labels = shown.unique("label")
-    repeats = sorted({len(numbers) for numbers in values.values()})
+        positions[column] = (first, row.group == ALL, second, metrics.index(row.metric))
+        values.setdefault(column, {}).setdefault(row.label, []).append(row.value)
+    repeats = sorted({len(numbers) for by_label in values.values() for numbers in by_label.values()})
+    columns = sorted(values, key=positions.__getitem__)
     if averages:
-        ends = _averages(shared)
-        values |= ends
-        columns += list(dict.fromkeys(column for _, column in ends))
-    marked = [
-        _marked(
-            {label: values[label, column] for label in labels if (label, column) in values},
-            column,
-            frame.source,
-            signed=signed,
-        )
-        for column in columns
-    ]
-    rows = tuple((label, tuple(column.get(label) for column in marked)) for label in labels)
-    said = [] if signed else [_marks(metrics)]
+        means = _averages(shared)
+        values |= means
+        columns += means
+    marked = [_marked(values[column], column, frame.source, signed=signed) for column in columns]
+    labels = dict.fromkeys([row.label for row in shown])
+    rows = tuple([(label, tuple([column.get(label) for column in marked])) for label in labels])
+    only = "accuracy in percent; " if list(metrics) == ["accuracy"] else ""
+    explained = f"{only}the best in bold; * {'falls below' if only else 'is worse than'} the unadapted Source"
+    said = [] if signed else [explained]
     if repeats and repeats[-1] > 1:
         said.append(f"mean ± standard deviation over {' or '.join(map(str, repeats))} seeds")
-    said += [UNEQUAL] if len(shared) < len(frame) else []
+    said += [UNEQUAL] if len(shared.rows) < len(frame.rows) else []
     return Table(title, tuple(columns), rows, (*said, *notes), frame.source)
-
-
-def _ordered(columns: set[Column], frame: Frame, metrics: Sequence[str]) -> list[Column]:
-    """Sort columns by scenario and group as they appear in the frame, all images last, then by metric."""
-    scenarios = {scenario: index for index, scenario in enumerate(frame.unique("scenario"))}
-    groups = dict.fromkeys((row.scenario, row.group) for row in frame)
-    positions = {key: index for index, key in enumerate(groups)}
-
-    def position(column: Column) -> tuple[int, bool, int, int]:
-        assert column.scenario is not None
-        group = positions[column.scenario, column.group]
-        return scenarios[column.scenario], column.group == ALL, group, list(metrics).index(column.metric)
-
-    return sorted(columns, key=position)
-
-
-def _marks(metrics: Sequence[str]) -> str:
-    first = "accuracy in percent; " if list(metrics) == ["accuracy"] else ""
-    return f"{first}the best in bold; * {'falls below' if first else 'is worse than'} the unadapted Source"
 
 
 def _marked(
@@ -227,7 +206,7 @@ def _marked(
     sign = {"higher": 1, "lower": -1, None: 0}[better]
     means = {label: fmean(numbers) for label, numbers in values.items()}
     ranked = {label: sign * round(mean, digits) for label, mean in means.items()}
-    best = max((rank for rank in ranked.values() if not math.isnan(rank)), default=0.0)
+    best = max([rank for rank in ranked.values() if not math.isnan(rank)], default=0.0)
     least = ranked.get(source or "", float("-inf"))
     return {
         label: Value(
@@ -242,43 +221,35 @@ def _marked(
     }
 
 
-def _averages(frame: Frame) -> dict[tuple[str, Column], list[float]]:
+def _averages(frame: Frame) -> dict[Column, dict[str, list[float]]]:
     """Compute mean accuracy and mCE over pure streams, for each label and seed with all corruptions that Source has.
 
     Clean images are not a corruption. mCE is not defined where Source makes no mistake under some corruption. Seeds
     that some stream lacks do not count.
     """
-    pure = [row for row in frame.where(metric="accuracy") if row.scenario.kind == "pure" and row.group != ALL]
-    pure = [row for row in pure if row.group != CLEAN]
     by_scenario: dict[Scenario, set[int]] = {}
     accuracies: dict[tuple[str, int], dict[str, dict[Scenario, float]]] = {}
-    for row in pure:
-        by_scenario.setdefault(row.scenario, set()).add(row.seed)
-        accuracies.setdefault((row.label, row.seed), {}).setdefault(row.group, {})[row.scenario] = row.value
-    if len({row.group for row in pure}) < 3:
+    corruptions = set()
+    for row in frame.rows:
+        if row.metric == "accuracy" and row.scenario.kind == "pure" and row.group not in (ALL, CLEAN):
+            corruptions.add(row.group)
+            by_scenario.setdefault(row.scenario, set()).add(row.seed)
+            accuracies.setdefault((row.label, row.seed), {}).setdefault(row.group, {})[row.scenario] = row.value
+    if len(corruptions) < 3:
         return {}
     seeds = set.intersection(*by_scenario.values())
-    values: dict[tuple[str, Column], list[float]] = {}
+    mean, mce = Column(None, AVERAGES, "mean_accuracy"), Column(None, AVERAGES, "mce")
+    values: dict[Column, dict[str, list[float]]] = {}
     for (label, seed), ours in accuracies.items():
         theirs = accuracies.get((frame.source or "", seed), {})
         complete = {group: set(each) for group, each in ours.items()} == {g: set(each) for g, each in theirs.items()}
         if seed not in seeds or not complete or len({len(each) for each in ours.values()}) > 1:
             continue
         mine, source = ({group: list(each.values()) for group, each in rows.items()} for rows in (ours, theirs))
-        mean = Column(None, AVERAGES, "mean_accuracy")
-        values.setdefault((label, mean), []).append(average_accuracy(mine))
+        values.setdefault(mean, {}).setdefault(label, []).append(average_accuracy(mine))
         if all(min(each) < 100 for each in source.values()):
-            mce = Column(None, AVERAGES, "mce")
-            values.setdefault((label, mce), []).append(mean_corruption_error(mine, source))
+            values.setdefault(mce, {}).setdefault(label, []).append(mean_corruption_error(mine, source))
     return values
-
-
-def few_images(table: Table) -> list[str]:
-    """Return a note on columns with so few images that one of them counts several points."""
-    few = sorted({column.images for column in table.columns if column.images and column.images < FEW_IMAGES})
-    if not few:
-        return []
-    return [f"columns with only {', '.join(map(str, few))} images change in steps of {100 / few[0]:.0f} points"]
 
 
 def beside_paper(table: Table, published: Published) -> Table:
@@ -311,3 +282,46 @@ def beside_paper(table: Table, published: Published) -> Table:
             for label, row in cells.items():
                 row.append(values.get(label))
     return replace(table, columns=tuple(columns), rows=tuple((label, tuple(row)) for label, row in cells.items()))
+
+
+def split_columns(table: Table, *, at_most: int = 9) -> list[Table]:
+    """Split a wide table into tables of a few columns, never within a group; a table of one scenario is named after it.
+
+    The columns of a scenario stay together if they fit.
+
+    Example:
+        >>> from midway.report import Column, Table, Value, split_columns
+        >>> columns = tuple(Column(None, f"column_{number}") for number in range(3))
+        >>> wide = Table("Wide", columns, (("tent", (Value(1.0), Value(2.0), Value(3.0))),))
+        >>> [len(part.columns) for part in split_columns(wide, at_most=2)]
+        [2, 1]
+    """
+    return split_by_size(table, [1.0] * len(table.columns), at_most)
+
+
+def split_by_size(table: Table, sizes: Sequence[float], limit: float) -> list[Table]:
+    """Join neighbouring scenarios, or groups of a scenario that is too large, until they would exceed a limit."""
+    parts: list[list[int]] = []
+    used = 0.0
+    for _, stream in groupby(range(len(table.columns)), [column.stream for column in table.columns].__getitem__):
+        block = list(stream)
+        blocks = [block]
+        if sum([sizes[index] for index in block]) > limit:
+            by_group = groupby(block, key=lambda index: replace(table.columns[index], images=None, origin=""))
+            blocks = [list(indices) for _, indices in by_group]
+        for block in blocks:
+            size = sum([sizes[index] for index in block])
+            if parts and used + size <= limit:
+                parts[-1] += block
+                used += size
+            else:
+                parts.append(block)
+                used = size
+    tables = []
+    for number, indices in enumerate(parts, start=1):
+        part = table.part(indices)
+        streams = {column.stream for column in part.columns}
+        title = f"{table.title}, {streams.pop()}" if len(streams) == 1 else table.title
+        rows = tuple([row for row in part.rows if any(row[1])])
+        tables.append(replace(part, title=title, rows=rows, notes=table.notes if number == len(parts) else ()))
+    return tables

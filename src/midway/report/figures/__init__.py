@@ -1,8 +1,16 @@
 """Figures: each first builds plain data, then draws it."""
 
 from midway.report.figures.drawing import save
-from midway.report.figures.registry import FIGURES, FigureSpec, all_figures, draw_figures, figure
-from midway.report.figures.sources import SOURCES, NetworkAndImages, Predictions
+from midway.report.figures.registry import (
+    FIGURES,
+    SOURCES,
+    FigureSpec,
+    NetworkAndImages,
+    Predictions,
+    all_figures,
+    draw_figures,
+    figure,
+)
 
 __all__ = [
     "FIGURES",

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from midway.report.figures.drawing import GREY, INK, PAGE, annotate, bar_style, legend_below, new_figure
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, frame_styles, scenario_title
 from midway.report.table import Table, pivot
-from midway.report.tidy import ALL, Frame
+from midway.report.tidy import ALL, Frame, PlotStyle, scenario_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +29,7 @@ def scenario_bars(frame: Frame) -> Bars:
     """Collect the accuracy on all images, means over the seeds that all methods of a stream share."""
     table = pivot(frame.where(group=ALL))
     rows = dict(table.rows)
-    return Bars(table, {label: style for label, style in frame_styles(frame).items() if label in rows})
+    return Bars(table, {label: style for label, style in frame.styles.items() if label in rows})
 
 
 @figure(

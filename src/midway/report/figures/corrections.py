@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,56 +12,34 @@ from torch import Tensor
 from midway.bench import Record, ResourceCache, load_predictions
 from midway.bench.measure import answer
 from midway.methods import adapt, hyperparameters
-from midway.report.figures.drawing import GREY, INK, PAGE, annotate, new_figure
-from midway.report.figures.registry import figure
-from midway.report.figures.sources import NetworkAndImages, Predictions
-from midway.report.figures.tiles import Picture, draw_tile, to_picture
-from midway.report.style import method_title, plot_styles, words
+from midway.report.figures.drawing import GREY, INK, PAGE, Picture, annotate, draw_tile, new_figure, to_picture
+from midway.report.figures.registry import NetworkAndImages, Predictions, figure
+from midway.report.tidy import method_title, plot_styles, words
 from midway.streams import Stream, outlier, to_tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class Correction:
-    """One image and the predictions of two methods.
-
-    Attributes:
-        picture: The image as it arrived.
-        label: Name of its class.
-        wrong: Name of the class that the baseline predicts.
-        wrong_confidence: The probability that the baseline gives to it.
-        right_confidence: The probability that the other method gives to the true class, which it predicts.
-    """
+class Correction(NamedTuple):
+    """One image as it arrived, the name of its class, and the predictions of two methods with their confidences."""
 
     picture: Picture
     label: str
-    wrong: str
+    wrong: str  # the class that the baseline predicts
     wrong_confidence: float
     right_confidence: float
 
 
-@dataclass(frozen=True)
-class Corrections:
-    """Corrections of one stream.
+class Corrections(NamedTuple):
+    """Corrections of one stream."""
 
-    Attributes:
-        group: The group of images that was compared.
-        baseline: Label and name of the baseline.
-        method: Label and name of the method that corrects it.
-        shown: Corrections, the most confident first.
-        corrected: Number of all corrections.
-        spoiled: Number of images that only the baseline classifies correctly.
-        images: Number of images of the group.
-    """
-
-    group: str
-    baseline: tuple[str, str]
+    group: str  # the group of images that was compared
+    baseline: tuple[str, str]  # label and name
     method: tuple[str, str]
-    shown: tuple[Correction, ...]
+    shown: tuple[Correction, ...]  # the most confident first
     corrected: int
-    spoiled: int
+    spoiled: int  # number of images that only the baseline classifies correctly
     images: int
 
 
@@ -74,14 +51,9 @@ def compare_predictions(
     names: Sequence[tuple[str, str]] = (("tent", "tent"), ("mita", "mita")),
     at_most: int = 12,
 ) -> Corrections:
-    """Compare two methods on the images of a stream's first group.
+    """Compare two methods, given by label and name, on the outliers, which are the stream's first group.
 
-    Args:
-        stream: The stream; its first group are the outliers.
-        logits: Logits of the baseline and of the other method, each (N, C), in the order of the stream.
-        class_names: The name of each class.
-        names: Label and name of both methods.
-        at_most: Number of corrections to show, the most confident first.
+    The logits of both, (N, C) each, are in the order of the stream; the most confident corrections are shown.
     """
     labels = torch.from_numpy(stream.labels[stream.order])
     outliers = torch.from_numpy(stream.group) == 0

@@ -1,4 +1,4 @@
-"""What all figures share: sizes, fonts, legends, ticks and files."""
+"""What all figures share: sizes, fonts, legends, ticks, images as tiles, and files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from midway.report.style import PlotStyle
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from midway.report.tidy import PlotStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +22,9 @@ COLUMN, PAGE = 3.4, 7.0
 """Widths in inches of one column of a printed page, and of the page."""
 
 GREY, INK = "#777777", "#1c1e22"
+
+Picture = NDArray[np.float32]
+"""An image (H, W, 3) in [0, 1]."""
 
 RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # part of matplotlib: the same picture on every machine
@@ -70,12 +77,9 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 def new_figure(width: float, height: float, *, padding: tuple[float, float] | None = None) -> Figure:
-    """Return an empty figure whose parts do not overlap.
+    """Return an empty figure of a size in inches whose parts do not overlap.
 
-    Args:
-        width: Width in inches.
-        height: Height in inches.
-        padding: Horizontal and vertical inches around each part, with no other space; None is matplotlib's default.
+    With padding, horizontal and vertical inches around each part, there is no other space.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -145,6 +149,21 @@ def _legend_width(labels: Sequence[str], columns: int) -> float:
     widths = [TextPath((0, 0), label, size=size, prop=FontProperties()).get_extents().width for label in labels]
     around = size * (2.4 + 0.8 + 1.4)  # the handle, the gap after it, the gap to the next column
     return sum(max(widths[start : start + rows]) + around for start in range(0, len(labels), rows)) / 72
+
+
+def to_picture(image: Tensor) -> Picture:
+    """Turn an image (C, H, W) into a picture; a single channel becomes grey."""
+    clamped = image.detach().float().cpu().clamp(0, 1)
+    return np.ascontiguousarray(clamped.expand(3, *clamped.shape[1:]).permute(1, 2, 0).numpy())
+
+
+def draw_tile(axes: Axes, picture: Picture) -> None:
+    """Draw a picture without ticks, frame or interpolation."""
+    axes.imshow(picture, interpolation="nearest", vmin=0, vmax=1)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
 
 
 _WITHOUT_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}

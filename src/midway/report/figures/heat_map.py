@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from midway.data import corruption_names
 from midway.report.figures.drawing import INK, PAGE, new_figure
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, frame_styles, words
 from midway.report.table import pivot
-from midway.report.tidy import ALL, Frame
+from midway.report.tidy import ALL, Frame, PlotStyle, words
 from midway.streams import SEVERITY
 
 if TYPE_CHECKING:
@@ -22,20 +20,12 @@ if TYPE_CHECKING:
 Numbers = tuple[float | None, ...]
 
 
-@dataclass(frozen=True)
-class HeatMap:
-    """Accuracies on pure streams, in percent; all rows are in the order of the styles.
+class HeatMap(NamedTuple):
+    """Accuracies on pure streams, in percent; all rows are in the order of the styles."""
 
-    Attributes:
-        shifts: The columns; a severity other than 5 is part of the name.
-        accuracies: Label -> accuracy on each shift; None where a method was not run.
-        gains: The same minus the accuracy of Source; None where either is missing.
-        styles: Label -> style.
-    """
-
-    shifts: tuple[str, ...]
-    accuracies: dict[str, Numbers]
-    gains: dict[str, Numbers]
+    shifts: tuple[str, ...]  # a severity other than 5 is part of the name
+    accuracies: dict[str, Numbers]  # label -> accuracy on each shift; None where a method was not run
+    gains: dict[str, Numbers]  # the same minus the accuracy of Source
     styles: dict[str, PlotStyle]
 
     def mean(self, label: str) -> float | None:
@@ -57,7 +47,7 @@ def corruption_map(frame: Frame) -> HeatMap:
         columns.append((rank, shift if severity == SEVERITY else f"{shift} {severity}", index))
     columns.sort()
     rows = dict(table.rows)
-    styles = {label: style for label, style in frame_styles(frame).items() if label in rows}
+    styles = {label: style for label, style in frame.styles.items() if label in rows}
     means: dict[str, Numbers] = {
         label: tuple(None if (value := rows[label][index]) is None else value.mean for *_, index in columns)
         for label in styles

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from midway.data import corruption_names
 from midway.methods import MITA, adapt
-from midway.report.figures.drawing import INK, PAGE, new_figure
-from midway.report.figures.registry import figure
-from midway.report.figures.sources import NetworkAndImages
-from midway.report.figures.tiles import Picture, difference, draw_tile, to_picture
-from midway.report.style import words
+from midway.report.figures.drawing import INK, PAGE, Picture, draw_tile, new_figure, to_picture
+from midway.report.figures.registry import NetworkAndImages, figure
+from midway.report.tidy import words
 from midway.streams import pure
 
 if TYPE_CHECKING:
@@ -25,23 +24,14 @@ FACTOR = 3
 """How much the shown differences are enlarged."""
 
 
-@dataclass(frozen=True)
-class ImageChange:
-    """One image under one corruption, before and after its adaptation.
-
-    Attributes:
-        shift: The corruption.
-        severity: Its severity.
-        original: The image as it arrived.
-        adapted: The image that the predictor classifies.
-        distance: Euclidean distance of both, over all values in [0, 1].
-    """
+class ImageChange(NamedTuple):
+    """One image under one corruption, as it arrived and as the predictor classifies it."""
 
     shift: str
     severity: int
     original: Picture
     adapted: Picture
-    distance: float
+    distance: float  # Euclidean, over all values in [0, 1]
 
 
 def image_changes(
@@ -130,3 +120,9 @@ def _draw_change(figure: Figure, grid: GridSpec, change: ImageChange, row: int, 
     for each, picture in zip(axes, shown, strict=True):
         draw_tile(each, picture)
     return axes
+
+
+def difference(before: Picture, after: Picture, *, factor: float) -> Picture:
+    """Return a picture of a change: grey where nothing changed, brighter where a value rose, darker where it fell."""
+    changed: Picture = np.clip(0.5 + factor * (after - before), 0, 1)
+    return changed

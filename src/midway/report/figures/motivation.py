@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from midway.report.figures.drawing import (
-    GREY,
-    INK,
-    PAGE,
-    annotate,
-    bar_style,
-    legend_below,
-    legend_columns,
-    new_figure,
-)
+from midway.report.figures.drawing import GREY, INK, PAGE, annotate, bar_style, legend_below, legend_columns, new_figure
 from midway.report.figures.registry import figure
 from midway.report.ranking import Key, rank
-from midway.report.style import PlotStyle, frame_styles
-from midway.report.tidy import ALL, Frame
+from midway.report.tidy import ALL, Frame, PlotStyle
 from midway.streams import Scenario
 
 if TYPE_CHECKING:
@@ -35,30 +24,18 @@ CLUSTERS = {
 """Title of a cluster -> the kind of scenario, and the part of its images that counts."""
 
 
-@dataclass(frozen=True)
-class Gain:
-    """Points of a method above or below Source on the streams of a cluster.
+class Gain(NamedTuple):
+    """Points of a method above or below Source on the streams of a cluster."""
 
-    Attributes:
-        scenarios: One number per scenario, mean over seeds, sorted.
-        spread: Standard deviation over seeds of the mean over scenarios; None for one seed.
-    """
-
-    scenarios: tuple[float, ...]
-    spread: float | None = None
+    scenarios: tuple[float, ...]  # one number per scenario, mean over seeds, sorted
+    spread: float | None = None  # standard deviation over seeds of the mean over scenarios; None for one seed
 
 
-@dataclass(frozen=True)
-class Gains:
-    """Gains over Source.
-
-    Attributes:
-        clusters: Title of a cluster -> label -> gain on the scenarios and seeds that all methods of the cluster share.
-        styles: Label -> style, without Source.
-    """
+class Gains(NamedTuple):
+    """Title of a cluster -> label -> gain over Source, on the scenarios and seeds that all methods of it share."""
 
     clusters: dict[str, dict[str, Gain]]
-    styles: dict[str, PlotStyle]
+    styles: dict[str, PlotStyle]  # without Source
 
 
 def gains_over_source(frame: Frame) -> Gains:
@@ -72,7 +49,7 @@ def gains_over_source(frame: Frame) -> Gains:
         source = values.pop(frame.source or "", None)
         if source is not None and values:
             clusters[cluster] = {label: _gain(ranking.keys, mine, source) for label, mine in values.items()}
-    return Gains(clusters, {label: style for label, style in frame_styles(frame).items() if label != frame.source})
+    return Gains(clusters, {label: style for label, style in frame.styles.items() if label != frame.source})
 
 
 def _gain(keys: Sequence[Key], values: Sequence[float], source: Sequence[float]) -> Gain:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, frame_styles, scenario_title
-from midway.report.tidy import Frame
-from midway.streams import Scenario
+from midway.report.series import OverTime, accuracy_over_time
+from midway.report.tidy import Frame, scenario_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,57 +22,11 @@ LINE_HEIGHT = 0.12
 """Height in inches of a name beside a line."""
 
 
-@dataclass(frozen=True)
-class OverTime:
-    """Accuracies over one stream, in percent.
-
-    Attributes:
-        scenario: The scenario of the stream.
-        window: Each value is the mean of this many batches.
-        lines: Label -> one value per batch from batch ``window`` on; means over the seeds that all methods share.
-        styles: Label -> style.
-    """
-
-    scenario: Scenario
-    window: int
-    lines: dict[str, tuple[float, ...]]
-    styles: dict[str, PlotStyle]
-
-
-def accuracy_over_time(frame: Frame, *, window: int | None = None) -> tuple[OverTime, ...]:
-    """Collect the accuracies of the batches of every stream, smoothed by a running mean.
-
-    Args:
-        frame: Results of one comparison.
-        window: Number of batches of a mean; None is a tenth of the stream, at least one.
-    """
-    batches = {key: values for key, values in frame.batch_accuracies.items() if len(values) > 1}
-    shared = frame.filter(lambda row: (row.label, row.scenario, row.seed) in batches).common_seeds()
-    runs: dict[Scenario, dict[str, list[tuple[float, ...]]]] = {}
-    for key in dict.fromkeys((row.label, row.scenario, row.seed) for row in shared):
-        runs.setdefault(key[1], {}).setdefault(key[0], []).append(batches[key])
-    styles, streams = frame_styles(frame), []
-    for scenario, by_label in runs.items():
-        length = min(len(run) for each in by_label.values() for run in each)
-        width = min(length, window or max(1, length // 10))
-        lines = {}
-        for label in [label for label in styles if label in by_label]:
-            means = [fmean(run[batch] for run in by_label[label]) for batch in range(length)]
-            lines[label] = running_mean(means, width)
-        streams.append(OverTime(scenario, width, lines, styles))
-    return tuple(streams)
-
-
 def one_of_each_kind(streams: Sequence[OverTime]) -> tuple[OverTime, ...]:
     """Choose a few streams: the first of each kind of scenario, then the second of each, and so on."""
     kinds = [stream.scenario.kind for stream in streams]
     turns = sorted(range(len(streams)), key=lambda index: kinds[:index].count(kinds[index]))
     return tuple(streams[index] for index in turns[:MOST_STREAMS])
-
-
-def running_mean(values: Sequence[float], window: int) -> tuple[float, ...]:
-    """Return the mean of every ``window`` neighbours."""
-    return tuple(fmean(values[end - window : end]) for end in range(window, len(values) + 1))
 
 
 def far_below(lines: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
@@ -89,13 +41,7 @@ def far_below(lines: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
 
 
 def spread_out(positions: Sequence[float], distance: float, limits: tuple[float, float]) -> tuple[float, ...]:
-    """Shift positions, given in rising order, as little as possible until neighbours have a minimum distance.
-
-    Args:
-        positions: The positions.
-        distance: The minimum distance.
-        limits: The lowest and the highest position.
-    """
+    """Shift positions, given in rising order, as little as possible until neighbours have a minimum distance."""
     # Isotonic regression of position - rank * distance: where this falls, neighbours are pooled.
     blocks: list[list[float]] = []
     for rank, position in enumerate(positions):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -10,54 +9,12 @@ from typing import TYPE_CHECKING
 from midway.metrics import METRICS
 from midway.report.figures.drawing import COLUMN, GREY, annotate, line_style, new_figure, set_log_ticks
 from midway.report.figures.registry import figure
-from midway.report.ranking import pareto_front, rank
-from midway.report.style import PlotStyle, frame_styles
+from midway.report.series import AccuracyAndCost, Point, accuracy_and_cost
 from midway.report.tidy import Frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Point:
-    """The mean cost of a method, and its mean accuracy in percent."""
-
-    label: str
-    cost: float
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class AccuracyAndCost:
-    """Methods by cost.
-
-    Attributes:
-        metric: The metric that is the cost.
-        streams: Number of scenarios and seeds that the means are over.
-        points: The methods, cheapest first.
-        front: Labels of the methods that no other beats in both.
-        styles: Label -> style.
-    """
-
-    metric: str
-    streams: int
-    points: tuple[Point, ...]
-    front: tuple[str, ...]
-    styles: dict[str, PlotStyle]
-
-
-def accuracy_and_cost(frame: Frame, *, metric: str = "seconds_per_batch") -> AccuracyAndCost:
-    """Collect mean accuracy and mean cost on the streams that all methods share; methods without the cost are dropped.
-
-    Args:
-        frame: Results of one comparison.
-        metric: A metric of cost, such as ``"gflops"``.
-    """
-    ranking = rank(frame)
-    methods = sorted((m for m in ranking.methods if m.costs.get(metric, 0) > 0), key=lambda m: m.costs[metric])
-    points = tuple(Point(method.label, method.costs[metric], method.mean) for method in methods)
-    return AccuracyAndCost(metric, len(ranking.keys), points, pareto_front(methods, metric), frame_styles(frame))
 
 
 def _is_enough(data: AccuracyAndCost) -> bool:

@@ -1,14 +1,23 @@
-"""The registry of figures: each is one file that builds plain data and draws it."""
+"""The registry of figures, each one file that builds plain data and draws it, and what figures are computed from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from torch import nn
+
+from midway.bench import Record
+from midway.bench.entries import Entry
+from midway.data.image_set import ImageSet
+from midway.methods import MITA, adapt
 from midway.registry import Registry
 from midway.report.figures.drawing import styled
-from midway.report.figures.sources import SOURCES
+from midway.report.tidy import Frame
+from midway.streams import pure
+from midway.tune.result import StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,32 +27,62 @@ Data = TypeVar("Data")
 
 
 @dataclass(frozen=True)
+class NetworkAndImages:
+    """A network, images and the methods to adapt it with, for figures that are computed on request."""
+
+    model: nn.Module  # in evaluation mode
+    data: ImageSet  # clean, in the order in which the images arrive
+    batch_size: int = 200
+    image: int = 0  # index of the image whose changes are shown
+    shift: str = "gaussian_noise"  # the corruption of samples and energies, and of the images among which outliers are
+    outliers: str = "glass_blur"
+    mita: Mapping[str, Any] = field(default_factory=dict)  # settings of the MITA that figures show, as adapt takes them
+    baseline: Entry = field(default_factory=lambda: Entry("tent", {}, "tent"))  # the method whose errors are corrected
+    method: Entry = field(default_factory=lambda: Entry("mita", {}, "mita"))  # the method that corrects them
+    langevin_steps: int = 200
+    seed: int = 0  # of the streams, the methods and the chains
+
+    def adapted_mita(self) -> MITA:
+        """Return a MITA that has adapted to all images under the corruption."""
+        method = adapt(self.model, "mita", seed=self.seed, **self.mita)
+        assert isinstance(method, MITA)
+        for batch in pure(self.data, self.shift, batch_size=self.batch_size, seed=self.seed):
+            method(batch.images)
+        return method
+
+
+class Predictions(NamedTuple):
+    """Predictions of two methods: stored by ``midway run --keep-predictions``, or computed if there are none."""
+
+    runs: Sequence[tuple[Path, Sequence[Record]]]  # folders and their records
+    baseline: str = "tent"  # label of the method whose errors are corrected
+    method: str = "mita"  # label of the method that corrects them
+    compute: Callable[[], NetworkAndImages] | None = None  # None if predictions are not to be computed
+
+
+SOURCES: dict[type, str] = {
+    Frame: "results",
+    StudyResult: "a search",
+    Predictions: "predictions, stored or with --pictures",
+    NetworkAndImages: "network and images, with --pictures",
+}
+"""Every class of sources, and its description in messages and listings."""
+
+
+@dataclass(frozen=True)
 class FigureSpec:
-    """A figure: what it shows, what it is computed from, and how it is drawn.
+    """A figure: what it shows, what it is computed from, and how it is drawn."""
 
-    Attributes:
-        name: Its name on the command line, and of its files.
-        title: Its heading.
-        caption: What it shows.
-        source: The class of what it is computed from; see ``midway.report.figures.SOURCES``.
-        requires: What the source must contain.
-        example: Options of ``midway run`` that give such a source; empty if there are none.
-        build: Function from a source to plain data.
-        enough: Function that tells whether the data is enough to draw.
-        draw: Function from the data to a figure of matplotlib.
-        defined_in: Module and name of the function that draws it.
-    """
-
-    name: str
+    name: str  # on the command line, and of its files
     title: str
     caption: str
-    source: type
-    requires: str
-    example: str
-    build: Callable[[Any], Any] = field(repr=False)
-    enough: Callable[[Any], bool] = field(repr=False)
+    source: type  # one of SOURCES
+    requires: str  # what the source must contain
+    example: str  # options of `midway run` that give such a source; empty if there are none
+    build: Callable[[Any], Any] = field(repr=False)  # from a source to plain data
+    enough: Callable[[Any], bool] = field(repr=False)  # whether the data is enough to draw
     draw: Callable[[Any], Figure] = field(repr=False)
-    defined_in: str
+    defined_in: str  # module and name of the function that draws it
 
 
 FIGURES: Registry[FigureSpec] = Registry("figure", group="figures", package="midway.report.figures")

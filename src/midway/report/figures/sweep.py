@@ -2,87 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure, set_log_ticks
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, frame_styles, words
-from midway.report.table import Value, pivot
-from midway.report.tidy import ALL, Frame
-from midway.streams import SEVERITY, Scenario
+from midway.report.series import FEWEST_RATIOS, Sweep, Sweeps, ratio_sweeps
+from midway.report.tidy import Frame, PlotStyle, words
+from midway.streams import SEVERITY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-FEWEST_RATIOS = 3
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A pair of shifts: label -> share of outliers -> accuracy on the outliers, over the seeds that all methods share.
-
-    Attributes:
-        shifts: The shift of the outliers and that of the rest.
-        severity: The severity of both.
-        lines: The accuracies.
-    """
-
-    shifts: tuple[str, ...]
-    severity: int
-    lines: dict[str, dict[float, Value]]
-
-
-@dataclass(frozen=True)
-class Sweeps:
-    """The sweeps of a comparison, and the mean seconds per batch of each label over all of them."""
-
-    sweeps: tuple[Sweep, ...]
-    seconds: dict[str, float]
-    styles: dict[str, PlotStyle]
-
-
-def ratio_sweeps(frame: Frame) -> Sweeps:
-    """Collect the pairs of shifts with three ratios or more.
-
-    Where an outlier stream and a mixture have the same ratio, the mixture counts, as in the paper.
-    """
-    shared = frame.common_seeds()
-    outliers = shared.where(metric="accuracy").filter(
-        lambda row: (
-            row.scenario.kind in ("outlier", "mixture")
-            and row.group == row.scenario.shifts[0]
-            and not math.isnan(row.value)
-        )
-    )
-    ratios: dict[tuple[tuple[str, ...], int], dict[float, Scenario]] = {}
-    for scenario in outliers.unique("scenario"):
-        known = ratios.setdefault((scenario.shifts, scenario.severity), {})
-        if scenario.kind == "mixture" or scenario.amount not in known:
-            known[scenario.amount] = scenario
-    chosen = {pair: known for pair, known in ratios.items() if len(known) >= FEWEST_RATIOS}
-    styles = frame_styles(frame)
-    sweeps = [Sweep(*pair, _lines(outliers.where(scenario=known.values()), styles)) for pair, known in chosen.items()]
-    scenarios = {scenario for known in chosen.values() for scenario in known.values()}
-    times = shared.where(scenario=scenarios, metric="seconds_per_batch", group=ALL)
-    seconds = {label: fmean(row.value for row in times.where(label=label)) for label in times.unique("label")}
-    return Sweeps(tuple(sweeps), seconds, styles)
-
-
-def _lines(outliers: Frame, styles: dict[str, PlotStyle]) -> dict[str, dict[float, Value]]:
-    """Return the accuracies by label and ratio, labels in the order of the styles, ratios rising."""
-    table = pivot(outliers)
-    ratios = [0 if column.scenario is None else column.scenario.amount or 0 for column in table.columns]
-    order = sorted(range(len(ratios)), key=ratios.__getitem__)
-    rows = dict(table.rows)
-    return {
-        label: {ratios[index]: value for index in order if (value := rows[label][index]) is not None}
-        for label in styles
-        if label in rows
-    }
 
 
 @figure(

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from midway.report.figures.drawing import COLUMN, GREY, new_figure
 from midway.report.figures.registry import figure
-from midway.report.style import PlotStyle, plot_styles
+from midway.report.tidy import PlotStyle, plot_styles
 from midway.tune.result import StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class History:
-    """Trials of a search; accuracies are means over its streams, in percent.
-
-    Attributes:
-        complete: (number, accuracy) of trials that used all images.
-        pruned: (number, last accuracy) of trials that were stopped early.
-        best: (number, best accuracy of complete trials so far), wherever it rises.
-        default: Accuracy of the method's defaults; None if they were not tried.
-        style: The style of the method.
-    """
+class History(NamedTuple):
+    """Trials of a search, by number; accuracies are means over its streams, in percent."""
 
     complete: tuple[tuple[int, float], ...]
-    pruned: tuple[tuple[int, float], ...]
-    best: tuple[tuple[int, float], ...]
-    default: float | None
+    pruned: tuple[tuple[int, float], ...]  # with their last accuracy
+    best: tuple[tuple[int, float], ...]  # of complete trials so far, wherever it rises
+    default: float | None  # accuracy of the method's defaults, if they were tried
     style: PlotStyle
 
 

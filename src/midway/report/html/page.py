@@ -17,20 +17,26 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from midway.files import write_atomically
-from midway.methods import hyperparameters, names
-from midway.report.html.charts import Chart, change_chart, charts_of, search_charts, series
-from midway.report.html.views import Cell, accuracy_tables, metric_rows, number, pictures_of, split_table, table_view
+from midway.methods import METHODS, hyperparameters
+from midway.report.html import views
+from midway.report.html.views import Cell, Chart, number
 from midway.report.ranking import LEVEL, Winner, difference, find_winner, verdict, winners
 from midway.report.render import show_number
 from midway.report.stored_run import Comparison, StoredRun, distinct_names
-from midway.report.style import PlotStyle, plot_styles
 from midway.report.table import pivot
+from midway.report.tidy import PlotStyle, plot_styles
 from midway.significance import show_p_value
 
 if TYPE_CHECKING:
     from midway.tune.result import StudyResult
 
 MOST_COMMANDS = 6
+
+View = dict[str, Any]
+"""What a template shows."""
+
+Sections = list[dict[str, Any]]
+"""What the script draws, section by section: how methods are drawn, and charts."""
 
 
 def write_report(run: StoredRun, path: Path | str, *, against: StoredRun | None = None) -> Path:
@@ -63,7 +69,7 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
     """Return the page as text."""
     runs = distinct_names([each for each in (against, run) if each is not None])
     newest, several = runs[-1], len(runs) > 1
-    data: list[dict[str, Any]] = []  # what the script draws, section by section
+    data: Sections = []
     sections = [
         _section(f"{each.name}: {comparison.title}" if several else comparison.title, comparison, data)
         for each in reversed(runs)
@@ -71,10 +77,10 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
         if comparison.records
     ]
     changes, unpaired = _changes(runs[0], newest, data) if several else ([], [])
-    pictures = [(each, *pictures_of(each)) for each in reversed(runs)]
+    pictures = [(each, *views.pictures_of(each)) for each in reversed(runs)]
     script = _asset("report.js")
     template = _templates().get_template("report.html")
-    return template.render(
+    page = template.render(
         title=f"{newest.name} against {runs[0].name}" if several else newest.name,
         runs=runs,
         sections=sections,
@@ -84,7 +90,7 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
         pictures=[(f"{each.name}: " if several else "", picture) for each, some, _ in pictures for picture in some],
         remarks=[note for *_, left_out in pictures for note in left_out] + [r for each in runs for r in each.remarks],
         failures=[(each.name, record) for each in runs for record in each.records if record.failure is not None],
-        data=_finite(data),
+        data=data,
         style=Markup(_asset("report.css")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -92,6 +98,7 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
         most_commands=MOST_COMMANDS,
         level=LEVEL,
     )
+    return page.lstrip()
 
 
 def _templates() -> Environment:
@@ -114,43 +121,39 @@ def _asset(name: str) -> str:
 def _finite(value: Any) -> Any:
     """Return data that JSON can hold: NaN becomes None, numbers have six digits."""
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return dict(zip(value, map(_finite, value.values()), strict=True))
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return list(map(_finite, value))
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
 
 
-def _drawn(data: list[dict[str, Any]], drawn: list[dict[str, Any]], charts: list[Chart]) -> int:
+def _drawn(data: Sections, drawn: list[dict[str, Any]], charts: list[Chart]) -> int:
     """Add the charts of a section to what the script draws and return the index of the section."""
-    data.append({"methods": drawn, "charts": charts})
+    data.append({"methods": drawn, "charts": _finite(charts)})
     return len(data) - 1
 
 
-def _section(name: str, comparison: Comparison, data: list[dict[str, Any]]) -> dict[str, Any]:
+def _section(name: str, comparison: Comparison, data: Sections) -> View:
     frame, styles = comparison.frame, comparison.styles
-    winner = find_winner(frame)
+    winner = find_winner(frame, ranking=comparison.ranking)
     assert winner is not None
-    charts = charts_of(frame)
-    tables = accuracy_tables(frame)
-    common = [note for note in tables[0].notes if all(note in table.notes for table in tables)]
-    parts = [
-        part
-        for table in tables
-        for part in split_table(replace(table, notes=tuple(note for note in table.notes if note not in common)))
-    ]
+    charts = views.charts_of(frame)
+    tables = views.accuracy_tables(frame)
+    common = set.intersection(*[set(table.notes) for table in tables])
+    unusual = [replace(table, notes=tuple([note for note in table.notes if note not in common])) for table in tables]
     return {
-        "index": _drawn(data, series(styles, wide=winner.best.label), charts),
+        "index": _drawn(data, views.series(styles, wide=winner.best.label), charts),
         "name": name,
         "styles": styles,
         "winner": winner,
         "cost": _cost(winner),
         "remarks": comparison.remarks(),
         "winners": [_winner_row(each, styles) for each in winners(frame)],
-        "tables": [table_view(part, styles) for part in parts],
-        "notes": common,
-        "metrics": metric_rows(frame.common_seeds(), styles),
+        "tables": views.table_views(unusual, styles),
+        "notes": [note for note in tables[0].notes if note in common],
+        "metrics": views.metric_rows(frame.common_seeds(), styles),
         "charts": charts,
         "settings": [[key, _text(value)] for key, value in comparison.settings.items()],
         "hyperparameters": [[styles[label].title, text] for label, text in _hyperparameters(comparison).items()],
@@ -206,7 +209,7 @@ def _hyperparameters(comparison: Comparison) -> dict[str, str]:
         cell, result = record.cell, record.result
         if cell.label in texts or result is None:
             continue
-        known = hyperparameters(cell.method) if cell.method in names() else {}
+        known = hyperparameters(cell.method) if cell.method in METHODS else {}
         defaults = json.loads(json.dumps(known, default=repr))
         parts = []
         for name, value in result.hyperparameters.items():
@@ -217,13 +220,10 @@ def _hyperparameters(comparison: Comparison) -> dict[str, str]:
     return {label: texts[label] for label in comparison.styles}
 
 
-def _changes(
-    first: StoredRun, second: StoredRun, data: list[dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+def _changes(first: StoredRun, second: StoredRun, data: Sections) -> tuple[list[View], list[tuple[str, str]]]:
     """Compare the comparisons of two runs that have the same title; of several, those with most settings in common.
 
-    Returns:
-        The views of the pairs, and the titles that only one run has, each with its name.
+    Returns the views of the pairs, and the titles that only one run has, each with its name.
     """
     changes, only_second = [], []
     left = list(first.comparisons)
@@ -242,15 +242,13 @@ def _changes(
     return changes, [*((first.name, each.title) for each in left), *only_second]
 
 
-def _change(
-    first: Comparison, second: Comparison, names: tuple[str, str], data: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _change(first: Comparison, second: Comparison, names: tuple[str, str], data: Sections) -> View:
     labels = {record.cell.label: record.cell.method for record in (*first.records, *second.records)}
     styles = plot_styles(labels)
     changed = difference(first.frame, second.frame, rival=names[0])
     by_label = changed.by_label
     caption = f"Mean accuracy of {names[1]} minus that of {names[0]}, on what both have."
-    chart = change_chart({label: each.difference for label, each in by_label.items()}, styles, caption)
+    chart = views.change_chart({label: each.difference for label, each in by_label.items()}, styles, caption)
     charts = [chart] if by_label else []
     table = pivot(changed.frame, title=f"{names[1]} minus {names[0]}, in points", signed=True)
     before, after = first.settings, second.settings
@@ -264,7 +262,7 @@ def _change(
         for label, each in by_label.items()
     ]
     return {
-        "index": _drawn(data, series(styles), charts),
+        "index": _drawn(data, views.series(styles), charts),
         "title": second.title,
         "names": names,
         "overall": changed.overall,
@@ -275,7 +273,7 @@ def _change(
         ],
         "rows": rows,
         "charts": charts,
-        "tables": [table_view(part, styles) for part in split_table(table)] if by_label else [],
+        "tables": views.table_views([table] if by_label else [], styles),
         "settings": [
             [key, _text(before.get(key)), _text(after.get(key))]
             for key in dict.fromkeys([*before, *after])
@@ -284,9 +282,9 @@ def _change(
     }
 
 
-def _search(findings: StudyResult, data: list[dict[str, Any]]) -> dict[str, Any]:
+def _search(findings: StudyResult, data: Sections) -> View:
     """Return the view of a search: the best settings and their gain, charts, and every trial."""
-    drawn, charts = search_charts(findings) if findings.complete else ([], [])
+    drawn, charts = views.search_charts(findings) if findings.complete else ([], [])
     names = list(dict.fromkeys(name for trial in findings.trials for name in trial.settings))
     rows: list[list[Cell]] = []
     for trial in findings.trials:

@@ -51,9 +51,9 @@
     D: (r) => corners(4, r * 1.3, 0), d: (r) => `0,${-1.5 * r} ${0.8 * r},0 0,${1.5 * r} ${-0.8 * r},0`,
     P: (r) => corners(4, r * 1.35, 0, r * 0.55), X: (r) => corners(4, r * 1.45, Math.PI / 4, r * 0.55),
     h: (r) => corners(6, r * 1.15, up), H: (r) => corners(6, r * 1.15, 0), 8: (r) => corners(8, r * 1.1, 0.4),
-    p: (r) => corners(5, r * 1.2, up), "*": (r) => corners(5, r * 1.75, up, r * 0.72), 4: (r) => corners(3, r * 1.3, 0),
+    p: (r) => corners(5, r * 1.2, up), "*": (r) => corners(5, r * 1.75, up, r * 0.72),
   };
-  const colour = (method) => (isDark() ? method.dark : method.light);
+  const colour = (method) => (isDark() ? method.colour_on_dark : method.colour);
   function mark(method, x, y, radius = 4.5) {
     const style = { fill: colour(method), stroke: isDark() ? "#15171b" : "#ffffff", "stroke-width": 0.8 };
     const shape = shapes[method.marker];
@@ -367,7 +367,7 @@
     for (const element of document.querySelectorAll("[data-swatch]")) {
       const section = sections[element.closest("[data-section]").dataset.section];
       const method = section.methods.find((m) => m.label === element.dataset.swatch);
-      if (method) element.replaceChildren(swatch(method, element.dataset.plain === undefined));
+      if (method) element.replaceChildren(swatch(method));
     }
   }
   for (const element of document.querySelectorAll("section[data-section]")) {
