@@ -56,7 +56,6 @@ RC: dict[str, Any] = {
     "pdf.fonttype": 42,
 }
 
-
 _MARKER_SCALE = {"*": 1.9, "P": 1.15, "X": 1.15, "h": 1.15}
 
 P = ParamSpec("P")
@@ -171,20 +170,9 @@ _WITHOUT_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png":
 
 @styled
 def save(figure: Figure, path: Path, *, dpi: int = 200) -> list[Path]:
-    """Write a figure as SVG, PDF and PNG; the same figure gives the same bytes.
+    """Write a figure as SVG, PDF and PNG to a path without a suffix; the same figure gives the same bytes.
 
-    Args:
-        figure: The figure.
-        path: The path without a suffix; the folder is created if it does not exist.
-        dpi: Dots per inch of the PNG, and of images within the others.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from midway.report.figures.drawing import new_figure, save
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     [path.name for path in save(new_figure(1, 1), Path(folder) / "empty")]
-        ['empty.svg', 'empty.pdf', 'empty.png']
+    ``dpi`` is that of the PNG, and of images within the others.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []

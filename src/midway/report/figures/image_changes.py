@@ -37,11 +37,7 @@ class ImageChange(NamedTuple):
 def image_changes(
     given: NetworkAndImages, *, severities: Sequence[int] = (5,), shifts: Sequence[str] | None = None
 ) -> tuple[ImageChange, ...]:
-    """Adapt to each corruption separately, up to the batch with the chosen image, and return the changes of the image.
-
-    Raises:
-        ValueError: The data set has no image with this index.
-    """
+    """Adapt to each corruption separately, up to the batch with the chosen image, and return its changes."""
     data, image, size = given.data, given.image, given.batch_size
     if not 0 <= image < len(data):
         raise ValueError(f"there is no image {image} in {data.name}: it has 0 to {len(data) - 1}.")

@@ -15,6 +15,7 @@ from midway.report.tidy import Frame
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
 
 
 def _is_enough(data: AccuracyAndCost) -> bool:
@@ -61,7 +62,6 @@ def draw_accuracy_and_cost(data: AccuracyAndCost) -> Figure:
     return figure
 
 
-Box = tuple[float, float, float, float]
 FAR = (14, -14, 22, -22, 30, -30, 38, -38)
 OFFSETS = [(6, 0), (0, 6), (0, -6), (-6, 0), (5, 5), (5, -5), (-5, 5), (-5, -5)]
 OFFSETS += [(dx, dy) for dy in FAR for dx in (8, -8, 20, -20)]
@@ -70,31 +70,36 @@ OFFSETS += [(dx, dy) for dy in FAR for dx in (8, -8, 20, -20)]
 
 def _name_points(axes: Axes, data: AccuracyAndCost) -> None:
     """Write each name beside its point, where it overlaps least with points and names; those of the front first."""
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
+
+    def overlap(first: Bbox, second: Bbox) -> float:
+        common = Bbox.intersection(first, second)
+        return 0.0 if common is None else common.width * common.height
+
     coordinates = axes.transData.transform([(point.cost, point.accuracy) for point in data.points])
-    taken: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for x, y in coordinates]
+    taken = [Bbox.from_extents(x - 4, y - 4, x + 4, y + 4) for x, y in coordinates]
     front = [xy for xy, point in zip(coordinates, data.points, strict=True) if point.label in data.front]
     for (x0, y0), (x1, y1) in pairwise(front):  # names do not cover the line
         line = [(x0 + step / 100 * (x1 - x0), y0 + step / 100 * (y1 - y0)) for step in range(101)]
-        taken += [(x - 2, y - 2, x + 2, y + 2) for x, y in line]
-    inside = axes.get_window_extent().extents
+        taken += [Bbox.from_extents(x - 2, y - 2, x + 2, y + 2) for x, y in line]
+    inside = axes.get_window_extent()
     for point in sorted(data.points, key=lambda point: point.label not in data.front):
         clashes: dict[tuple[int, int], float] = {}
         for offset in OFFSETS:
-            box = _name_point(axes, data, point, offset, remove=True)
-            outside = _area(box) - _overlap(box, inside)
-            clashes[offset] = sum(_overlap(box, other) for other in taken) + 5 * outside
+            name = _name_point(axes, data, point, offset)
+            box = Text.get_window_extent(name)  # without the line
+            name.remove()
+            outside = box.width * box.height - overlap(box, inside)
+            clashes[offset] = sum(overlap(box, other) for other in taken) + 5 * outside
             if clashes[offset] == 0:
                 break
-        box = _name_point(axes, data, point, min(clashes, key=clashes.__getitem__))
-        taken.append((box[0] - 4, box[1] - 2, box[2] + 4, box[3] + 2))
+        box = Text.get_window_extent(_name_point(axes, data, point, min(clashes, key=clashes.__getitem__)))
+        taken.append(Bbox.from_extents(box.x0 - 4, box.y0 - 2, box.x1 + 4, box.y1 + 2))
 
 
-def _name_point(
-    axes: Axes, data: AccuracyAndCost, point: Point, offset: tuple[int, int], *, remove: bool = False
-) -> Box:
-    """Write the name of a point at an offset, with a line to it if that is far, and return its box in pixels."""
-    from matplotlib.text import Text
-
+def _name_point(axes: Axes, data: AccuracyAndCost, point: Point, offset: tuple[int, int]) -> Annotation:
+    """Write the name of a point at an offset, with a line to it if that is far."""
     dx, dy = offset
     far = abs(dy) > 8
     horizontal = "center" if dx == 0 else "left" if dx > 0 else "right"
@@ -104,15 +109,4 @@ def _name_point(
     more = {"ha": horizontal, "va": vertical, "weight": weight, "arrowprops": arrow}
     name = annotate(axes, data.styles[point.label].title, (point.cost, point.accuracy), offset, **more)
     name.get_window_extent()  # updates its position
-    extent = Text.get_window_extent(name)  # without the line
-    if remove:
-        name.remove()
-    return (extent.x0, extent.y0, extent.x1, extent.y1)
-
-
-def _overlap(a: Box, b: Box) -> float:
-    return _area((max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3])))
-
-
-def _area(box: Box) -> float:
-    return max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1])
+    return name

@@ -136,22 +136,9 @@ def all_figures() -> list[FigureSpec]:
 
 
 def draw_figures(source: object, *, only: Collection[str] = ()) -> Iterator[tuple[str, Figure]]:
-    """Draw the figures that a source is enough for, one after the other.
+    """Draw the figures that a source, such as a ``Frame`` of results, is enough for, one after the other.
 
-    Args:
-        source: What figures are computed from, such as a ``Frame`` of results; see ``midway.report.figures.SOURCES``.
-        only: Names of the figures to draw; all if empty. Figures of other sources are skipped.
-
-    Raises:
-        ValueError: A name is unknown; the message lists the valid names and the nearest match.
-
-    Example:
-        >>> from midway.report import Frame, Row
-        >>> from midway.report.figures import draw_figures
-        >>> from midway.streams import Scenario
-        >>> row = Row("bn", Scenario.parse("pure:fog"), "all", 0, "accuracy", 75.0)
-        >>> [name for name, figure in draw_figures(Frame((row,), methods={"bn": "bn"}))]
-        ['scenarios']
+    If ``only`` names figures, the others are skipped; an unknown name raises a ValueError with the nearest match.
     """
     for spec in [FIGURES[name] for name in only] or all_figures():
         if isinstance(source, spec.source) and spec.enough(data := spec.build(source)):
