@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -124,8 +124,8 @@ def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
+def _as_tuple(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([_as_tuple(each) if isinstance(each, list | tuple) else each for each in values])
 
 
 class StoreError(ValueError):

@@ -195,7 +195,7 @@ class Engine(ABC):
 
     Example:
         >>> from midway.bench.engines import ENGINES
-        >>> sorted(ENGINES)
+        >>> sorted(ENGINES)[:2]
         ['local', 'ray']
     """
 
@@ -240,13 +240,13 @@ def engine(name: str) -> Callable[[E], E]:
 
     Example:
         >>> from midway.bench import ENGINES, LocalEngine, engine
-        >>> @engine("reversed")
-        ... class Reversed(LocalEngine):
+        >>> @engine("backwards")
+        ... class Backwards(LocalEngine):
         ...     def map(self, tasks, on_message=None):
         ...         return super().map(tasks[::-1], on_message)
-        >>> ENGINES["reversed"] is Reversed
+        >>> ENGINES["backwards"] is Backwards
         True
-        >>> ENGINES.remove("reversed")
+        >>> ENGINES.remove("backwards")
     """
 
     def register(kind: E) -> E:
