@@ -8,6 +8,7 @@ from torch import nn
 
 import midway
 from midway.adaptation import copies
+from midway.adaptation.adapt import with_preset
 from midway.adaptation.checks import check_hyperparameters, check_images
 from midway.adaptation.clustered import use_clustered_statistics
 from midway.adaptation.describe import tuned_of
@@ -18,7 +19,6 @@ from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, optimizer_step, sam_step
 from midway.adaptation.parameters import first_weight, freeze_all_but, last_stage, norm_affine, norm_layers
 from midway.adaptation.precision import use_bf16, without_autocast_cache
-from midway.adaptation.presets import with_preset
 from midway.adaptation.problem import Problem
 from midway.adaptation.selection import record_shares, redundancy_margin, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import midway
-from midway.adaptation.presets import PRESETS, preset
+from midway.adaptation.adapt import PRESETS, preset
 from midway.bench import load_plan
 from midway.bench.entries import Entry, SettingError, parse_entries
 from midway.cost import measure_cost

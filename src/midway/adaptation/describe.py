@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
+from midway.adaptation.adapt import preset
 from midway.adaptation.base import Method
-from midway.adaptation.presets import preset
 from midway.adaptation.problem import CIFAR_SIZE, IMAGENET_SIZE
 from midway.adaptation.registry import find, hyperparameters, names
 

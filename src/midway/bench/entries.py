@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from midway.adaptation.presets import with_preset
+from midway.adaptation.adapt import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
 from midway.bench.record import with_tuples
 from midway.methods import adapt, find, hyperparameters

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
+from midway.adaptation.registry import find
 from midway.bench.record import Result
-from midway.methods.source import Source
 from midway.metrics import Answers, compute
 from midway.streams import Batch, Stream
 
@@ -125,7 +125,7 @@ def evaluate(
         (True, 200, ['clean'])
     """
     if not isinstance(method, Method):
-        method = Source(method)
+        method = find("source")(method)
     shown = stream if isinstance(stream, Stream) else _Pairs(stream)
     if reset:
         method.reset()

@@ -4,10 +4,9 @@ Each file registers its class in ``METHODS``; ``_classes`` (generated) imports t
 """
 
 from midway.adaptation.about import About
-from midway.adaptation.adapt import adapt
+from midway.adaptation.adapt import adapt, preset
 from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
-from midway.adaptation.presets import preset
 from midway.adaptation.registry import METHODS, find, hyperparameters, names, register
 from midway.methods import _classes
 from midway.methods._classes import *  # noqa: F403
