@@ -16,8 +16,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from midway._files import write_atomically
 from midway.bench import Cell, PlanError, Record, ResourceCache, load_plan, read_records, run_cell
-from midway.files import write_atomically
 
 TOLERANCE = 0.05
 """Largest difference in accuracy, in points: another processor rounds differently, which moves single predictions."""

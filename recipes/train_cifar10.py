@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import midway
-from midway.files import file_digest
+from midway._files import file_digest
 from midway.models import Card, WideResNet
 
 NAME = "wrn16_2.cifar10"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from midway.registry import Registry
+from midway._registry import Registry
 
 CORRUPTION_AND_SCENARIO = '''
 import numpy as np

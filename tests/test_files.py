@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from midway.files import FolderLock, FolderTakenError, file_digest, write_atomically
+from midway._files import FolderLock, FolderTakenError, file_digest, write_atomically
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +17,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("midway.files.os.fsync", full)
+    monkeypatch.setattr("midway._files.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         write_atomically(path, b"new")
     assert [each.name for each in path.parent.iterdir()] == ["a.txt"]

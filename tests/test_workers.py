@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from midway import workers
-from midway.workers import DEATHS_BEFORE_WORK, Died, Task, Tell, WorkerError, run_here, run_in_workers
+from midway import _workers as workers
+from midway._workers import DEATHS_BEFORE_WORK, Died, Task, Tell, WorkerError, run_here, run_in_workers
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
+from midway._suggest import unknown
 from midway.adaptation.base import Method
 from midway.adaptation.parameters import norm_layers
-from midway.suggest import unknown
 
 __all__ = ["PAPER_FORWARD_PASSES", "Cost", "measure_cost", "multiply_adds", "paper_gflops"]
 

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 import numpy as np
 from scipy.special import stdtr
 
-from midway.suggest import unknown
+from midway._suggest import unknown
 
 
 @dataclass(frozen=True)

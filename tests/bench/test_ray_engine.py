@@ -18,13 +18,13 @@ import pytest
 from local_and_ray import differences, lines_of, three_nodes, timed
 from typer.testing import CliRunner
 
+from midway._workers import Task, Tell
 from midway.bench import Cell, Grid, LocalEngine, Store, Tally, Watcher, read_records, run
 from midway.bench.engines import ray as engine_module
 from midway.bench.engines.base import CellTask
 from midway.bench.engines.ray import ObjectStoreRefs, ProgressActor, RayEngine
 from midway.cli import app
 from midway.tune import Search, tune
-from midway.workers import Task, Tell
 
 
 def cells(**plan: Any) -> list[Cell]:

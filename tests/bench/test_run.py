@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from midway._workers import choose
 from midway.bench import Cell, Failure, Grid, LocalEngine, Record, Store, Tally, read_records, run
 from midway.bench.engines.base import CellTask
 from midway.methods import METHODS
 from midway.metrics import METRICS
-from midway.workers import choose
 
 
 def cells(**plan: Any) -> list[Cell]:

@@ -17,12 +17,12 @@ import pytest
 from PIL import Image
 
 from midway import data
+from midway._files import FolderLock
 from midway.data.datasets import REGISTRY
 from midway.data.download import Archive, download
 from midway.data.loaders import npm_cifar10
 from midway.data.loaders.cifar import CIFAR10
 from midway.data.manifest import Manifest
-from midway.files import FolderLock
 
 
 class Server(ThreadingHTTPServer):

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from midway import data
+from midway._files import FolderLock, FolderTakenError
 from midway.data import ImageSet, corrupt, make_corrupted
 from midway.data.manifest import Manifest
-from midway.files import FolderLock, FolderTakenError
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from torch import nn
 
 import midway
 from midway import models
-from midway.files import file_digest
+from midway._files import file_digest
 from midway.models import CheckpointError, CifarResNet, Normalize, WideResNet
 from midway.models.zoo import ASSETS, Card, _load_card
 

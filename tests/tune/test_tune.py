@@ -19,6 +19,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from midway._workers import Died
 from midway.adaptation.space import Integers, LogUniform
 from midway.bench import Cell, LocalEngine, load_plan
 from midway.bench.resources import ResourceCache
@@ -35,7 +36,6 @@ from midway.tune import (
 )
 from midway.tune import study as studies
 from midway.tune.storage import open_storage
-from midway.workers import Died
 
 SMALL: dict[str, Any] = {"scenarios": ("pure:spatter", "mixture:saturate/spatter"), "images": 20, "batch_size": 10}
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import nn
 
+from midway._suggest import unknown
 from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
 from midway.adaptation.registry import FOR_EVERY_METHOD, STATISTICS, WRAP, find, hyperparameters
 from midway.adaptation.wrappers import WRAPPERS
-from midway.suggest import unknown
 
 PRESETS = ("published", "tuned")
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from midway._suggest import unknown
 from midway.adaptation.parameters import first_weight
-from midway.suggest import unknown
 
 LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]: a small overshoot is accepted, normalised images are not
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from midway._suggest import unknown
 from midway.adaptation.copies import in_evaluation_mode, independent_copy
-from midway.suggest import unknown
 
 USUAL = (32, 224, 28, 64, 96, 128, 256, 299, 384)
 SIDES = (*USUAL, *sorted({*range(8, 64), 112, 144, 160, 192, 240, 260, 300, 320, 380, 448, 480, 512} - {*USUAL}))

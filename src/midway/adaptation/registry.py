@@ -6,8 +6,8 @@ import inspect
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from midway._registry import Registry
 from midway.adaptation.base import Method
-from midway.registry import Registry
 
 METHODS: Registry[type[Method]] = Registry("method", group="methods", package="midway.methods")
 """The methods by the name in their ``about``."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from midway._files import write_atomically
 from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
 from midway.bench.engines.base import using_threads
@@ -21,7 +22,6 @@ from midway.bench.plan import Grid
 from midway.bench.record import Cell
 from midway.bench.resources import ResourceCache
 from midway.bench.store import Store
-from midway.files import write_atomically
 
 LEAST_BATCHES = 2
 """With fewer batches nothing adapts from one to the next; entries are left out instead."""

@@ -42,9 +42,9 @@ WITHOUT_NUMBERS = frozenset(
     {
         "midway",
         "midway._version",
-        "midway.registry",
-        "midway.suggest",
-        "midway.files",
+        "midway._registry",
+        "midway._suggest",
+        "midway._files",
         "midway.adaptation.about",
         "midway.adaptation.registry",
         "midway.adaptation.space",

@@ -17,11 +17,11 @@ from typing import Any
 
 from torch import nn
 
+from midway._suggest import unknown
 from midway.adaptation.adapt import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
 from midway.bench.record import with_tuples
 from midway.methods import adapt, find, hyperparameters
-from midway.suggest import unknown
 from midway.testing import tiny_network
 
 

@@ -15,8 +15,8 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
+from midway._suggest import unknown
 from midway.data import corruption_names
-from midway.suggest import unknown
 
 Table = Literal["outlier", "mixture", "pure", "sweep", "ablation"]
 TABLES: tuple[Table, ...] = ("outlier", "mixture", "pure", "sweep", "ablation")

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from midway._suggest import unknown
 from midway.adaptation.precision import use_bf16
 from midway.bench.code import MEASURING, code_digest, folder_digest, modules_of_method, modules_of_stream
 from midway.bench.entries import READERS, Entry, PlanError, import_plugins
@@ -23,7 +24,6 @@ from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import find
 from midway.methods import names as method_names
 from midway.streams import Scenario, expand
-from midway.suggest import unknown
 
 
 @dataclass(frozen=True, kw_only=True)

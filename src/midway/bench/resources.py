@@ -17,15 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from midway._files import file_digest
+from midway._suggest import unknown
 from midway.bench.record import Cell
 from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, load
 from midway.data.datasets import REGISTRY as DATA_SETS
-from midway.files import file_digest
 from midway.methods import Method, adapt, names
 from midway.models import ARCHITECTURES, cards, create
 from midway.models import load as load_checkpoint
 from midway.streams import Shifted, Stream, build
-from midway.suggest import unknown
 
 LARGEST_CACHE = 2**30
 """Bytes of a stream up to which its images are computed once and kept for the next method."""

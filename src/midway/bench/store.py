@@ -16,9 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from midway._files import FolderLock, FolderTakenError, write_atomically
 from midway.bench.engines import Engine
 from midway.bench.record import Cell, Record, StoreError
-from midway.files import FolderLock, FolderTakenError, write_atomically
 
 RESULTS, LOCK, PREDICTIONS = "results.jsonl", "lock", "predictions"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
+from midway._suggest import unknown
 from midway.bench import paper
 from midway.bench.entries import Entry, parse_entries
 from midway.bench.plan import Grid
@@ -14,7 +15,6 @@ from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
 from midway.data import corruption_names
 from midway.methods import adapt, hyperparameters, names
 from midway.streams import Scenario
-from midway.suggest import unknown
 
 EQUAL_BUDGET = "tea_equal_budget"
 """TEA with as many updates per batch as both models of MITA together: a fair rival, which the paper lacks."""

@@ -9,9 +9,9 @@ import typer
 from rich.markup import escape
 
 from midway import __version__
+from midway._workers import WorkerError
 from midway.cli import data, demo, figures, listings, paper, report, run, tune
 from midway.cli.terminal import terminal
-from midway.workers import WorkerError
 
 app = typer.Typer(
     help="Midway: test-time adaptation for any PyTorch classifier.",

@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from midway import methods, models
+from midway._suggest import unknown
 from midway.adaptation import describe
 from midway.bench.entries import import_plugins
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import terminal
-from midway.suggest import unknown
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
 HOW_THEY_WORK = ("name", "adapts", "passes a batch", "needs")

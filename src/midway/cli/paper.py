@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from midway import data as datasets
+from midway._suggest import unknown
 from midway.bench import Grid, LocalEngine, Record, Store, paper, suites
 from midway.bench.budget import Fit, fit_grid, read_duration
 from midway.bench.resources import load_network
@@ -24,7 +25,6 @@ from midway.report.paper import paper_table as compare_with_paper
 from midway.report.ranking import versus_best
 from midway.report.render import FORMATS
 from midway.streams import pure
-from midway.suggest import unknown
 
 Which = Literal["outlier", "mixture", "pure", "sweep", "ablation", "complexity"]
 """Tables of the paper."""

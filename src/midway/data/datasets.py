@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from midway._registry import Registered, Registry
 from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.download import Archive, Fallback
 from midway.data.image_set import ImageSet
-from midway.registry import Registered, Registry
 
 ASSETS = Path(__file__).parent / "assets"
 _DEFAULTS: dict[str, Any] = {"split": "test", "domain": None, "size": None, "classes": None}

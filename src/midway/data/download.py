@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from midway.files import file_digest
+from midway._files import file_digest
 
 BLOCK_BYTES = 1 << 18
 TIMEOUT_SECONDS = 20.0

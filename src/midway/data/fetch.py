@@ -7,11 +7,11 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+from midway._files import FolderLock
 from midway.data.datasets import REGISTRY, Dataset, data_home
 from midway.data.download import Progress, download, silent, unpack
 from midway.data.manifest import FILE_NAME as MANIFEST
 from midway.data.manifest import FileFacts, Manifest
-from midway.files import FolderLock
 
 
 def fetch(

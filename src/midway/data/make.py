@@ -22,6 +22,8 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
+from midway._files import FolderLock, write_atomically
+from midway._workers import Died, Task, Tell, WorkerPool, run_here
 from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.corruptions import REGISTRY, corruption_names
 from midway.data.datasets import load
@@ -29,8 +31,6 @@ from midway.data.download import Progress, silent
 from midway.data.image_set import ImageArray, ImageSet
 from midway.data.lazy_images import LazyImages
 from midway.data.manifest import FileFacts, Manifest
-from midway.files import FolderLock, write_atomically
-from midway.workers import Died, Task, Tell, WorkerPool, run_here
 
 Layout = Literal["npy", "jpeg", "png"]
 JPEG_QUALITY = 85  # as published

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from midway._files import file_digest, write_atomically
 from midway._version import __version__
 from midway.data.datasets import ASSETS, data_home
-from midway.files import file_digest, write_atomically
 
 FILE_NAME = "manifest.json"
 FORMAT = 1

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from midway._files import write_atomically
 from midway.data.corrupted import corrupt
 from midway.data.corruptions import corruption_names
 from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
-from midway.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from midway._suggest import unknown
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.normalization import use_batch_statistics
@@ -18,7 +19,6 @@ from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
 from midway.functional import entropy
-from midway.suggest import unknown
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
 

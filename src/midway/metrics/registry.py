@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from midway.registry import Registry
+from midway._registry import Registry
 
 Better = Literal["higher", "lower"] | None
 

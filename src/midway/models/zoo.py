@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import nn
 
-from midway.files import file_digest, write_atomically
+from midway._files import file_digest, write_atomically
+from midway._suggest import unknown
 from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict, stored_constants
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
-from midway.suggest import unknown
 
 ASSETS = Path(__file__).parent / "assets"
 

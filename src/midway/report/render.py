@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 
-from midway.files import write_atomically
+from midway._files import write_atomically
+from midway._suggest import unknown
 from midway.report.table import OURS, PAPER, Column, Table, Value, split_by_size, split_columns
 from midway.report.tidy import scenario_title, words
-from midway.suggest import unknown
 
 
 def show_number(value: float) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean, stdev
 
+from midway._suggest import unknown
 from midway.metrics import METRICS, average_accuracy, mean_corruption_error
 from midway.report.tidy import ALL, IMAGES, Frame
 from midway.streams import Scenario
-from midway.suggest import unknown
 
 OURS, PAPER, DIFFERENCE = "ours", "paper", "diff."
 AVERAGES = "average"

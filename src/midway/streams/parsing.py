@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from midway._suggest import unknown
 from midway.data.corruptions import corruption_names
 from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
 from midway.streams.registry import REGISTRY, SEVERITY, TEXT
 from midway.streams.stream import Data, Stream
-from midway.suggest import unknown
 
 RATIOS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Shares of the first shift in the MITA paper's sweep."""

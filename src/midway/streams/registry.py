@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from midway._registry import Registered, Registry
 from midway.data.corrupted import check_severity
-from midway.registry import Registered, Registry
 from midway.streams.stream import Stream
 
 SEVERITY = 5

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from midway._files import write_atomically
 from midway.bench.record import with_tuples
-from midway.files import write_atomically
 from midway.methods import find
 from midway.streams import Scenario
 from midway.streams.scenarios import nearest_whole

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from midway._workers import Died, Tell
 from midway.bench import Engine, LocalEngine, ResourceCache
 from midway.bench.code import registering_modules
 from midway.bench.engines.base import TaskOfCell
 from midway.tune.result import StudyResult, TrialRecord
 from midway.tune.search import Search
-from midway.workers import Died, Tell
 
 SPARE_TASKS = 3
 """Tasks that replace those of dead workers; one that is not needed ends at once."""

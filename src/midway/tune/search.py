@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from midway._suggest import unknown
 from midway.adaptation.problem import Problem
 from midway.adaptation.space import SearchSpace
 from midway.bench import Cell, Grid, ResourceCache
@@ -20,7 +21,6 @@ from midway.bench.entries import Entry
 from midway.data import corruption_names
 from midway.methods import find, hyperparameters, names
 from midway.streams import Scenario, Stream
-from midway.suggest import unknown
 
 PAIRS = (("gaussian_blur", "speckle_noise"), ("saturate", "spatter"))
 """Pairs of tuning corruptions, rare and common, as the paper pairs the fifteen others."""

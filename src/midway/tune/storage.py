@@ -20,7 +20,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial
 
-from midway.files import FolderLock
+from midway._files import FolderLock
 
 HEARTBEAT_SECONDS = 30
 """Interval of heartbeats in a database; after four missed ones a trial is given to others."""

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from midway._registry import Registry
 from midway.adaptation.base import Method
 from midway.adaptation.state import Stateful
-from midway.registry import Registry
 
 
 class Wrapper(Method):

@@ -17,6 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from midway._registry import Registry
+from midway._workers import Died, Task, Tell, run_here, run_in_workers
 from midway.adaptation.parameters import first_weight
 from midway.bench.code import registering_modules
 from midway.bench.measure import answer, measure
@@ -24,8 +26,6 @@ from midway.bench.record import Cell, Failure, Record, Result, environment
 from midway.bench.resources import ResourceCache
 from midway.cost import count_passes, watch_memory
 from midway.methods import Method
-from midway.registry import Registry
-from midway.workers import Died, Task, Tell, run_here, run_in_workers
 
 T = TypeVar("T", bound=Task)
 E = TypeVar("E", bound="type[Engine]")

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from midway._workers import Died, Task
 from midway.bench.engines.base import CellTask, Engine, engine
 from midway.bench.record import Cell
 from midway.bench.resources import FROM_FILES, ResourceCache, load_network
 from midway.data import ImageSet, load
-from midway.workers import Died, Task
 
 POLL_SECONDS = 0.5
 """Interval at which the driver reads progress, and shortest interval at which a cell reports it."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from midway._registry import Registered, Registry
 from midway.data.corruptions.pixels import Bytes
 from midway.data.corruptions.randomness import Draws
-from midway.registry import Registered, Registry
 
 Purpose = Literal["benchmark", "tuning", "extra"]
 Category = Literal["noise", "blur", "weather", "digital", "extra"]

@@ -8,12 +8,12 @@ from typing import get_args
 
 import numpy as np
 
+from midway._suggest import unknown
 from midway.data.corruptions.registry import Category
 from midway.data.datasets import REMEDY, dataset
 from midway.data.image_set import ImageSet
 from midway.data.lazy_images import LazyImages, image_files
 from midway.data.manifest import Manifest
-from midway.suggest import unknown
 
 ARCHIVE_FOLDERS = ("Tiny-ImageNet-C", "ImageNet-C")
 """Folders that the published archives contain."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from torch import nn
 
+from midway._registry import Registry
 from midway.bench import Record
 from midway.bench.entries import Entry
 from midway.data.image_set import ImageSet
 from midway.methods import MITA, adapt
-from midway.registry import Registry
 from midway.report.figures.drawing import styled
 from midway.report.tidy import Frame
 from midway.streams import pure

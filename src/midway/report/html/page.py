@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from midway.files import write_atomically
+from midway._files import write_atomically
 from midway.methods import METHODS, hyperparameters
 from midway.report.html import views
 from midway.report.html.views import Cell, Chart, number

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from midway.suggest import unknown
+from midway._suggest import unknown
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Registry(Mapping[str, T]):
         package: The package whose modules register the built-in objects; None if they register themselves on import.
 
     Example:
-        >>> from midway.registry import Registry
+        >>> from midway._registry import Registry
         >>> shapes: Registry[int] = Registry("shape", group="shapes")
         >>> shapes.add("triangle", 3)
         >>> shapes["triangle"], list(shapes)
