@@ -7,18 +7,27 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import midway
-from midway.adaptation import registry
-from midway.bench import load_plan
+from midway._registry import Registry
+from midway.adaptation.registry import METHODS
+from midway.adaptation.wrappers import WRAPPERS
+from midway.bench import ENGINES, load_plan
 from midway.bench.entries import READERS
 from midway.data.corruptions import REGISTRY as CORRUPTIONS
+from midway.data.datasets import REGISTRY as DATA_SETS
+from midway.metrics import METRICS
+from midway.report.figures import FIGURES
 from midway.streams import expand
 from midway.streams.registry import REGISTRY as SCENARIOS
 
 ROOT = Path(__file__).parents[1]
+REGISTRIES: list[Registry[Any]] = [
+    METHODS, WRAPPERS, CORRUPTIONS, SCENARIOS, DATA_SETS, ENGINES, METRICS, FIGURES,
+]  # fmt: skip
 BLOCKS = [
     pytest.param(block, id=f"{path.name}:{number}")
     for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -29,8 +38,8 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry.METHODS, "_objects", dict(registry.METHODS))  # a block may register a method
-    monkeypatch.setattr(CORRUPTIONS, "_objects", dict(CORRUPTIONS))
+    for registry in REGISTRIES:  # a block may register something
+        monkeypatch.setattr(registry, "_objects", dict(registry))
     exec(compile(block, "block", "exec"), {"__name__": "block"})
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -311,3 +314,17 @@ def test_the_brief_table_has_scenarios_down_and_the_papers_numbers_in_brackets()
         "",
         "A note.",
     ]
+
+
+def test_rows_become_a_data_frame_where_pandas_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Frame((Row("bn", Scenario.parse("pure:fog"), "fog", 0, "accuracy", 70.0),))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        rows.to_pandas()
+    received: dict[str, Any] = {}
+    monkeypatch.setitem(
+        sys.modules, "pandas", SimpleNamespace(DataFrame=lambda data, columns: received.update(locals()))
+    )
+    rows.to_pandas()
+    assert [tuple(row) for row in received["data"]] == [("bn", "pure:fog", "fog", 0, "accuracy", 70.0)]
+    assert list(received["columns"]) == ["label", "scenario", "group", "seed", "metric", "value"]
