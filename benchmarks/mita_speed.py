@@ -115,7 +115,7 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 
 def seconds_per_batch(makers: dict[str, Callable[[], Step]], stream: list[Tensor]) -> dict[str, float]:
-    """Median seconds a batch, the contenders taking turns batch by batch so that noise meets all alike."""
+    """Median seconds per batch, the contenders taking turns batch by batch so that noise meets all alike."""
     steps = {name: make() for name, make in makers.items()}
     times: dict[str, list[float]] = {name: [] for name in steps}
     for images in stream:

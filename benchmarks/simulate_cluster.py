@@ -224,7 +224,7 @@ def main() -> None:
         (cell,) = Grid.from_dict({"methods": "source", "images": BATCH, "device": "cpu"}).cells()
         store = store_seconds(run_cell(cell, ResourceCache()))
     on_gpu = {label: cost.gpu_seconds for label, cost in costs.items()} | {"memo": GPU_MEMO}
-    shown = Table("entry", "CPU s a batch", "forward", "backward", "A800 s a batch, estimated")
+    shown = Table("entry", "CPU s per batch", "forward", "backward", "A800 s per batch, estimated")
     for label, found in costs.items():
         passes = (f"{found.forward:.1f}", f"{found.backward:.1f}")
         shown.add_row(label, f"{found.cpu_seconds:.2f}", *passes, f"{on_gpu[label]:.2f}")

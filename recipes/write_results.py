@@ -81,7 +81,7 @@ def write_section(section: Section, folder: Path) -> str:
     data = paper.comparable(records[0].cell.data)
     table = paper_table(rows, data=data, title=section.title)
     seeds = sorted(rows.unique("seed"))
-    count = f"{section.images:,} images a stream"
+    count = f"{section.images:,} images per stream"
     said = f"{count}, seeds {', '.join(map(str, seeds))}." if len(seeds) > 1 else f"{count}, one seed ({seeds[0]})."
     parts = [f"## {section.title}\n", section.commands, f"{section.about} {said}\n"]
     parts += [to_brief_markdown(table)] if section.brief else map(to_markdown, split_columns(table, at_most=9))
@@ -121,13 +121,13 @@ def where_best(table: Table, method: str = "mita") -> tuple[list[Column], list[C
 def best_sentence(table: Table) -> str:
     """Return in how many columns MITA is best, by our numbers and by the paper's, and which only the paper has."""
     ours, theirs, count = where_best(table)
-    said = f"MITA is best, alone or tied, in {len(ours)} of {count} columns"
+    said = f"MITA is best, alone or tied, on {len(ours)} of {count} streams and groups"
     if not theirs:
         return f"{said}."
     keys = [(column.scenario, column.group) for column in ours]
     missed = [_column_name(column) for column in theirs if (column.scenario, column.group) not in keys]
-    said += f"; in the paper it is best of these methods in {len(theirs)}, {len(theirs) - len(missed)} of them shared"
-    return f"{said}; not shared: {'; '.join(missed)}." if missed else f"{said}."
+    said += f" (in the paper: {len(theirs)})"
+    return f"{said}; in the paper alone on: {'; '.join(missed)}." if missed else f"{said}."
 
 
 def _column_name(column: Column) -> str:

@@ -90,6 +90,11 @@ def test_both_appear_in_midway_run_and_in_the_report(folder: Path, tmp_path: Pat
     page = (tmp_path / "out" / "report.html").read_text()
     assert "darkness" in page
     assert "alternating" in page
+    without = [sys.executable, "-m", "midway", "report", str(tmp_path / "out")]
+    refused = subprocess.run(without, capture_output=True, text=True, env=environment(tmp_path))
+    assert refused.returncode == 1
+    assert "unknown scenario 'alternating'" in refused.stderr
+    assert "needs that package: install it, or name it with --import" in " ".join(refused.stderr.split())
 
 
 EVERYTHING = """

@@ -90,12 +90,12 @@ def test_where_mita_is_best_by_hand() -> None:
 
     rows = (("mita", values(False, True, True, True, True, True)), ("tent", values(True, *[False] * 5)))
     assert write_results.best_sentence(Table("", tuple(columns), rows)) == (
-        "MITA is best, alone or tied, in 1 of 2 columns; in the paper it is best of these methods in 2, "
-        "1 of them shared; not shared: fog of the outlier fog / snow."
+        "MITA is best, alone or tied, on 1 of 2 streams and groups (in the paper: 2); in the paper alone on: "
+        "fog of the outlier fog / snow."
     )
     ours = tuple(column for column in columns if column.origin == "ours")
     alone = Table("", ours, (("mita", values(True, False, True)),))
-    assert write_results.best_sentence(alone) == "MITA is best, alone or tied, in 1 of 2 columns."
+    assert write_results.best_sentence(alone) == "MITA is best, alone or tied, on 1 of 2 streams and groups."
 
 
 def test_verdicts_leave_numbers_to_the_tables() -> None:

@@ -35,7 +35,7 @@ class Registry(Mapping[str, T]):
         (3, ['triangle'])
         >>> shapes["triangel"]
         Traceback (most recent call last):
-        ValueError: unknown shape 'triangel': did you mean 'triangle'? Valid: triangle.
+        ValueError: unknown shape 'triangel': did you mean 'triangle'? Valid names: triangle.
     """
 
     def __init__(self, kind: str, *, group: str, package: str | None = None) -> None:

@@ -17,12 +17,16 @@ from torch import Tensor
 
 from midway.adaptation.base import Method
 
+RESUMING = "MIDWAY_RESUMING"  # set in the process that resumes: it must not start another one
+
 
 def resume_elsewhere(fresh: Method, folder: Path) -> list[Tensor]:
     """Load ``state.pt`` of a folder into a fresh method and return its logits of ``stream.pt``, in another process.
 
     A class that another process cannot import (from ``__main__`` or from within a function) is resumed in this one.
     """
+    if os.environ.get(RESUMING):
+        raise RuntimeError("the contract runs while a module is imported: move it into a test function.")
     modules = {type(module).__module__ for module in fresh.modules()}
     try:
         pickle.dumps(fresh)
@@ -54,7 +58,7 @@ def _resume(fresh: Method, folder: Path) -> list[Tensor]:
 @cache
 def _worker() -> subprocess.Popen[str]:
     """Start the process that serves all checks: importing torch takes longer than a check."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = {**os.environ, RESUMING: "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", "from midway._resume import serve; serve()"]
     worker = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(worker.communicate)  # closes its input, which ends it

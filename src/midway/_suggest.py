@@ -11,9 +11,9 @@ def unknown(kind: str, given: str, valid: Iterable[str]) -> str:
 
     Example:
         >>> unknown("method", "tnet", ["source", "bn", "tent"])
-        "unknown method 'tnet': did you mean 'tent'? Valid: bn, source, tent."
+        "unknown method 'tnet': did you mean 'tent'? Valid names: bn, source, tent."
     """
     names = sorted(valid)
     nearest = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.5)
-    guess = f" did you mean '{nearest[0]}'?" if nearest else ""
-    return f"unknown {kind} '{given}':{guess} Valid: {', '.join(names) or 'none'}."
+    guess = f": did you mean '{nearest[0]}'?" if nearest else "."
+    return f"unknown {kind} '{given}'{guess} Valid names: {', '.join(names) or 'none'}."

@@ -65,10 +65,11 @@ def test_single_images_warn_once_where_batch_statistics_are_used() -> None:
 
 
 def test_unknown_names_list_the_valid_ones_and_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"did you mean 'tent'\? Valid: .*bn.*source.*tent"):
+    with pytest.raises(ValueError, match=r"did you mean 'tent'\? Valid names: .*bn.*source.*tent"):
         midway.adapt(tiny_network(), "tnet")
     with pytest.raises(
-        TypeError, match=r"did you mean 'steps'\? Valid: betas, lr, optimizer, predict, preset, statistics, steps, wrap"
+        TypeError,
+        match=r"did you mean 'steps'\? Valid names: betas, lr, optimizer, predict, preset, statistics, ",
     ):
         midway.adapt(tiny_network(), "tent", step=2)
 

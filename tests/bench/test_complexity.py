@@ -48,9 +48,9 @@ def test_lines_and_table_by_hand() -> None:
     table = complexity_table("t", lines)
     index = {(column.group, column.metric, column.origin): number for number, column in enumerate(table.columns)}
     rows = {label: [value and value.mean for value in values] for label, values in table.rows}
-    as_published = index["as published", "GFLOPs an image", "paper"]
+    as_published = index["as published", "GFLOPs per image", "paper"]
     assert [row[as_published] for row in rows.values()] == [row.gflops for row in paper.complexity()] + [None]
-    assert rows["mita_1_sgld_step"][index["true cost", "GFLOPs an image", "ours"]] == mita.flops_total / 6 / 1e9
+    assert rows["mita_1_sgld_step"][index["true cost", "GFLOPs per image", "ours"]] == mita.flops_total / 6 / 1e9
     assert rows["mita_1_sgld_step"][index["true cost", "backward passes", "ours"]] == 7
     weights = 3 * 8 * 9 + 8 * 8 * 9 + 4 * 8 + 8 * 4 + 4
     assert rows["source"][index["weights", "million parameters", "ours"]] == weights / 1e6

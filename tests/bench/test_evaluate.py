@@ -112,3 +112,11 @@ def test_any_pairs_of_images_and_labels_will_do() -> None:
 def test_labels_that_the_network_does_not_know_are_named() -> None:
     with pytest.raises(ValueError, match="has label 9, but the network has 4 classes, 0 to 3"):
         midway.evaluate(tiny_network(), [(torch.rand(2, 3, 8, 8), torch.tensor([1, 9]))])
+
+
+def test_what_is_not_a_stream_or_has_too_few_labels_is_refused() -> None:
+    data = midway.data.load("cifar10-mini").first(4)
+    with pytest.raises(TypeError, match=r"ImageSet is not a stream: use midway\.streams\.pure"):
+        midway.evaluate(tiny_network(classes=10), data)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"4 images but labels of shape \(3,\)"):
+        midway.evaluate(tiny_network(classes=10), [(torch.rand(4, 3, 32, 32), torch.zeros(3, dtype=torch.long))])

@@ -57,7 +57,7 @@ def test_the_demo_leaves_out_the_slowest_but_never_the_basics(tmp_path: Path, mo
 
     with Store(tmp_path) as store:
         assert fitted(1e6) == (list(seconds), None)
-        assert fitted(250) == (["source", "bn", "tent", "tea", "mita"], 400)  # 38 s a batch and stream
+        assert fitted(250) == (["source", "bn", "tent", "tea", "mita"], 400)  # 38 s per batch and stream
         assert fitted(1000) == (["source", "bn", "tent", "tea", "mita"], 1600)
         assert fitted(1) == (["source", "bn", "tent", "mita"], 400)
         assert fitted(1, images=1000) == (["source", "bn", "tent", "mita"], 1000)

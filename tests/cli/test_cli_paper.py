@@ -108,13 +108,13 @@ def test_complexity_shows_both_counts(tmp_path: Path) -> None:
     answer = runner.invoke(app, ["paper", "complexity", *options], env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
     found = numbers(tmp_path)
-    assert found["mita_1_sgld_step", "as published", "GFLOPs an image", "paper"] == 42.02
-    forward = found["source", "as published", "GFLOPs an image", "ours"]
-    assert found["mita_1_sgld_step", "as published", "GFLOPs an image", "ours"] == pytest.approx(8 * forward)
+    assert found["mita_1_sgld_step", "as published", "GFLOPs per image", "paper"] == 42.02
+    forward = found["source", "as published", "GFLOPs per image", "ours"]
+    assert found["mita_1_sgld_step", "as published", "GFLOPs per image", "ours"] == pytest.approx(8 * forward)
     assert found["tent", "true cost", "backward passes", "ours"] == 1
-    true = found["source", "true cost", "GFLOPs an image", "ours"]
+    true = found["source", "true cost", "GFLOPs per image", "ours"]
     assert 2 * forward * 0.9 < true < 2 * forward  # two for a multiply-add, but nothing for the norms
-    assert ("lame", "true cost", "GFLOPs an image", "ours") not in found
+    assert ("lame", "true cost", "GFLOPs per image", "ours") not in found
 
 
 def test_mistakes_are_named_before_any_work(tmp_path: Path) -> None:

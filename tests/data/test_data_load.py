@@ -16,7 +16,9 @@ from midway.data.datasets import REGISTRY
 
 def test_names_and_the_nearest() -> None:
     assert {"cifar10-mini", "cifar10-c", "imagenet-c", "domainnet", "pacs", "folder"} <= set(data.names())
-    with pytest.raises(ValueError, match=r"unknown data set 'cifar10c': did you mean 'cifar10-c'\? Valid: .*pacs"):
+    with pytest.raises(
+        ValueError, match=r"unknown data set 'cifar10c': did you mean 'cifar10-c'\? Valid names: .*pacs"
+    ):
         data.load("cifar10c")
 
 

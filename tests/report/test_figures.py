@@ -331,7 +331,7 @@ def test_accuracy_and_cost_are_over_common_streams() -> None:
     assert {(p.label, p.cost) for p in counted.points} == {("mita", 2.0), ("bn", 2.0), ("source", 2.0)}
     assert counted.front == ("mita",)
     drawn = draw_accuracy_and_cost(timed)
-    assert {"Source", "BN", "TENT", "MITA", "seconds a batch"} <= written(drawn)
+    assert {"Source", "BN", "TENT", "MITA", "seconds per batch"} <= written(drawn)
     boxes = [text.get_window_extent() for text in drawn.axes[0].texts]
     assert not any(a.overlaps(b) for index, a in enumerate(boxes) for b in boxes[:index])
 

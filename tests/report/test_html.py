@@ -42,7 +42,7 @@ def test_the_answer_comes_first_and_its_numbers_are_those_of_the_store(records: 
     lead = means[0] - means[1]
     assert f"{means[0]:.2f} % over 9 streams and seeds, {lead:.2f} points above Source, the next best" in text
     assert f"Significant? {verdict(winner.lead).word}" in text
-    assert "0.5 s a batch 5 times Source" in text
+    assert "0.5 s per batch 5 times Source" in text
     assert "midway run x.toml --out 'runs/x y'" in page.words("code")
 
 
@@ -242,7 +242,7 @@ def test_a_table_marks_and_shades() -> None:
     shades = [[shade for _, shade in row["cells"]] for row in view["rows"]]
     assert shades == [["", ""], ["--gain:100%", "--gain:100%"], ["--loss:50%", ""]]
     assert [row["title"] for row in view["rows"]] == ["source", "TENT", "bn"]
-    assert view["notes"] == ["a note", "200 images a column"]
+    assert view["notes"] == ["a note", "200 images per column"]
 
 
 def test_marks_of_values_reach_the_page(made: Made) -> None:
@@ -258,7 +258,7 @@ def test_marks_of_values_reach_the_page(made: Made) -> None:
         ("60.5", None, None), ("55.5", "below", "--loss:50%"), ("70.5", "best", "--gain:100%"),
     ]  # fmt: skip
     assert "±0.71" in page.words("small")
-    assert "500 images a column." in page.words("ul")
+    assert "500 images per column." in page.words("ul")
 
 
 def test_every_other_metric_is_in_the_cost_table(made: Made) -> None:
@@ -268,9 +268,9 @@ def test_every_other_metric_is_in_the_cost_table(made: Made) -> None:
     ]
     heads, rows = metric_rows(frame(records), plot_styles({"source": "source", "mita": "mita"}))
     source, mita = (dict(zip(heads, row[1:], strict=True)) for row in rows)
-    assert source["GFLOPs an image"] == (2.0, "2")
+    assert source["GFLOPs per image"] == (2.0, "2")
     assert (source["NLL"], source["my_metric"]) == ((1.5, "1.5"), None)
-    assert (mita["times Source"], mita["GFLOPs an image"], mita["my_metric"]) == ((2.0, "2"), None, (7.0, "7"))
+    assert (mita["times Source"], mita["GFLOPs per image"], mita["my_metric"]) == ((2.0, "2"), None, (7.0, "7"))
 
 
 def test_pictures_go_into_the_page(records: list[Record], tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def overview() -> list[dict[str, str]]:
                 "aligns each image": "yes" if about.aligns_each_image else "no",
                 "adapts": about.adapts,
                 "predicts": about.predicts,
-                "passes a batch": about.passes,
+                "passes per batch": about.passes,
                 "needs": ", ".join(about.needs) or "-",
             }
         )

@@ -94,6 +94,8 @@ class _Pairs:
                     f"does, or be a midway stream; got {type(pair).__name__}."
                 )
             images, labels = pair
+            if images.ndim == 4 and labels.shape != images.shape[:1]:
+                raise ValueError(f"a batch has {len(images)} images but labels of shape {tuple(labels.shape)}.")
             if images.ndim == 3 and labels.ndim == 0:
                 raise ValueError("the stream gives single images: put a torch DataLoader around the data set.")
             if labels.is_floating_point() and not labels.equal(labels.round()):
@@ -126,6 +128,11 @@ def evaluate(
     """
     if not isinstance(method, Method):
         method = find("source")(method)
+    if not isinstance(stream, Iterable):
+        raise TypeError(
+            f"{type(stream).__name__} is not a stream: use midway.streams.pure(data, 'clean') for a data set of "
+            "midway, or a torch DataLoader."
+        )
     shown = stream if isinstance(stream, Stream) else _Pairs(stream)
     if reset:
         method.reset()

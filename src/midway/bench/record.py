@@ -266,6 +266,15 @@ class Record:
                 "use that version, or another folder."
             )
         try:
+            Scenario.parse(content["cell"]["scenario"])
+        except (KeyError, TypeError):
+            pass  # reported below as an incomplete result
+        except ValueError as error:
+            raise StoreError(
+                f"{where}: {error} A scenario of another package needs that package: install it, or name it with "
+                "--import."
+            ) from error
+        try:
             values = {name: content[name] for name in STORED}
             values["cell"] = Cell.from_dict(content["cell"])
             if content["result"] is not None:

@@ -14,8 +14,9 @@ from typer.core import TyperCommand, TyperOption
 from midway import data
 from midway.adaptation.registry import WRAP
 from midway.bench import Cell, Record
-from midway.bench.entries import Entry
+from midway.bench.entries import Entry, import_plugins
 from midway.bench.resources import arranged, load_network
+from midway.cli.run import Import, split_commas
 from midway.cli.terminal import terminal
 from midway.report import group_records, read_run
 from midway.report.figures import (
@@ -65,9 +66,11 @@ def figures(
     baseline: Annotated[str, typer.Option(help="Label of the method whose errors are corrected.")] = "tent",
     method: Annotated[str, typer.Option(help="Label of the method that corrects them.")] = "mita",
     seed: Annotated[int, typer.Option(help="Seed for --pictures.")] = 0,
+    import_: Import = None,
 ) -> None:
     """Draw the figures of stored runs as SVG, PDF and PNG."""
-    wanted = [name.strip() for name in only.split(",") if name.strip()]
+    import_plugins(split_commas(import_) or [])
+    wanted = split_commas(only) or []
     specs = [FIGURES[name] for name in wanted] or all_figures()
     stored = [read_run(run) for run in runs]
     outliers, _, rest = pair.partition("/")

@@ -20,7 +20,7 @@ from midway.cli.run import Import, split_commas
 from midway.cli.terminal import terminal
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
-HOW_THEY_WORK = ("name", "adapts", "passes a batch", "needs")
+HOW_THEY_WORK = ("name", "adapts", "passes per batch", "needs")
 
 REGISTRIES = {
     "methods": "midway.adaptation.registry:METHODS",

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from midway.bench.entries import import_plugins
+from midway.cli.run import Import, split_commas
 from midway.cli.terminal import terminal
 from midway.report import Comparison, StoredRun, Table, export, fit_width, read_run, to_rich, write_report
 from midway.report.tidy import IMAGES
@@ -30,9 +32,11 @@ def report(
             ".json have every metric, the others the accuracy."
         ),
     ] = None,
+    import_: Import = None,
 ) -> None:
     """Write one HTML page that needs no network: the answer, tables, figures, settings, failures."""
     console = terminal()
+    import_plugins(split_commas(import_) or [])
     first = read_run(run)
     newest = first if other is None else read_run(other)
     for path in table or ():

@@ -36,7 +36,7 @@ class EATA(Method):
     40 % are selected.
 
     Hyper-parameters left at None are resolved from the first batch: the redundancy by the number of classes, the others
-    by the size of the images (ImageNet's from 128 pixels a side); ``repr`` then shows them.
+    by the size of the images (ImageNet's from 128 pixels per side); ``repr`` then shows them.
 
     Paper: Niu et al., ICML 2022.
 

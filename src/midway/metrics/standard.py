@@ -26,7 +26,7 @@ def calibration_error(answers: Answers) -> float:
     return classification.calibration_error(answers.logits, answers.labels)
 
 
-@metric("seconds a batch", better="lower", digits=2, repeatable=False)
+@metric("seconds per batch", better="lower", digits=2, repeatable=False)
 def seconds_per_batch(answers: Answers) -> float | None:
     """Mean seconds of a batch.
 
@@ -40,14 +40,14 @@ def seconds_per_batch(answers: Answers) -> float | None:
     return fmean(others if answers.cost and others and times[0] < 3 * fmean(others) else times)
 
 
-@metric("GFLOPs an image", better="lower", digits=2)
+@metric("GFLOPs per image", better="lower", digits=2)
 def gflops(answers: Answers) -> float | None:
     """Billions of floating-point operations an image, backward passes included."""
     total, images = answers.cost.get("flops_total"), answers.cost.get("images")
     return None if total is None or not images else total / images / 1e9
 
 
-@metric("GFLOPs an image, forward", better="lower", digits=2)
+@metric("GFLOPs per image, forward", better="lower", digits=2)
 def gflops_forward(answers: Answers) -> float | None:
     """Billions of floating-point operations an image in forward passes."""
     total, images = answers.cost.get("flops_forward"), answers.cost.get("images")

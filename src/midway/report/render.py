@@ -322,7 +322,7 @@ def export(tables: Iterable[Table], path: Path) -> None:
         >>> from midway.report import Table, export
         >>> export([Table("Empty", (), ())], Path("table.docx"))
         Traceback (most recent call last):
-        ValueError: unknown table format '.docx': did you mean '.md'? Valid: .csv, .json, .md, .tex.
+        ValueError: unknown table format '.docx': did you mean '.md'? Valid names: .csv, .json, .md, .tex.
     """
     if path.suffix not in FORMATS:
         raise ValueError(unknown("table format", path.suffix, FORMATS))

@@ -1,6 +1,6 @@
 """Figures: each first builds plain data, then draws it."""
 
-from midway.report.figures.drawing import save
+from midway.report.figures.drawing import new_figure, save
 from midway.report.figures.registry import (
     FIGURES,
     SOURCES,
@@ -21,5 +21,6 @@ __all__ = [
     "all_figures",
     "draw_figures",
     "figure",
+    "new_figure",
     "save",
 ]

@@ -79,6 +79,11 @@ def new_figure(width: float, height: float, *, padding: tuple[float, float] | No
     """Return an empty figure of a size in inches whose parts do not overlap.
 
     With padding, horizontal and vertical inches around each part, there is no other space.
+
+    Example:
+        >>> from midway.report.figures import new_figure
+        >>> new_figure(4, 3).get_size_inches().tolist()
+        [4.0, 3.0]
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine

@@ -182,8 +182,8 @@ def _cost(winner: Winner) -> tuple[str, str]:
     if second is not None and second is not source and second.costs.get(seconds):
         compared.append(f"{show_number(best[seconds] / second.costs[seconds])} times the next best")
     if "gflops" in best:
-        compared.append(f"{show_number(best['gflops'])} GFLOPs an image")
-    return f"{show_number(best[seconds])} s a batch", "; ".join(compared)
+        compared.append(f"{show_number(best['gflops'])} GFLOPs per image")
+    return f"{show_number(best[seconds])} s per batch", "; ".join(compared)
 
 
 def _winner_row(winner: Winner, styles: Mapping[str, PlotStyle]) -> list[Cell]:

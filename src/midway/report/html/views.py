@@ -96,7 +96,7 @@ def table_view(table: Table, styles: Mapping[str, PlotStyle]) -> dict[str, Any]:
     for label, values in table.rows:
         cells = [(value, _shade(gain, largest)) for value, gain in zip(values, gains[label], strict=True)]
         rows.append({"label": label, "title": styles[label].title if label in styles else label, "cells": cells})
-    notes = [*table.notes, *([f"{counts.pop():,} images a column"] if len(counts) == 1 else [])]
+    notes = [*table.notes, *([f"{counts.pop():,} images per column"] if len(counts) == 1 else [])]
     above = [] if single or named else above
     return {"title": table.title, "above": above, "heads": heads, "rows": rows, "notes": notes}
 
