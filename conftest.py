@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from hypothesis import settings
 
-import midway  # noqa: F401  before doctests import its modules by their paths
-
 settings.register_profile("midway", deadline=None, derandomize=True)
 settings.load_profile("midway")
 torch.set_num_threads(1)
+
+
+def pytest_configure() -> None:
+    """Import the package before doctests import its modules by their paths, but after coverage has started."""
+    import midway  # noqa: F401
