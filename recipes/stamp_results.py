@@ -42,11 +42,11 @@ def repeat(record: Record, cell: Cell, resources: ResourceCache) -> float | None
     return repeated.result.accuracy - record.result.accuracy
 
 
-def stamp(folder: Path, plan: Path, *, count: int, seconds: float) -> None:
-    """Repeat some cells of a run and mark its records if they agree."""
+def stamp(folder: Path, plan: Path, *, count: int) -> None:
+    """Repeat some of the cheapest quarter of a run's cells and mark its records if they agree."""
     records, cells = read_records(folder), present_cells(plan)
     known = [record for record in records if record.cell.key in cells and record.result is not None]
-    cheap = [record for record in known if record.seconds < seconds] or known
+    cheap = sorted(known, key=lambda record: record.seconds)[: max(count, len(known) // 4)]
     resources, differences = ResourceCache(), []
     for record in random.Random(0).sample(cheap, min(count, len(cheap))):
         difference = repeat(record, cells[record.cell.key], resources)
@@ -70,11 +70,10 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="folder with plans and the folders of their runs")
     parser.add_argument("--cells", type=int, default=3, help="cells of each run to repeat")
-    parser.add_argument("--seconds", type=float, default=60, help="prefer cells that took less time than this")
     given = parser.parse_args(arguments)
     for plan in sorted(given.folder.glob("*.toml")):
         if (plan.with_suffix("") / "results.jsonl").is_file():
-            stamp(plan.with_suffix(""), plan, count=given.cells, seconds=given.seconds)
+            stamp(plan.with_suffix(""), plan, count=given.cells)
 
 
 if __name__ == "__main__":

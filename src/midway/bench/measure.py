@@ -128,7 +128,7 @@ def evaluate(
     """
     if not isinstance(method, Method):
         method = find("source")(method)
-    if not isinstance(stream, Iterable):
+    if not hasattr(stream, "__iter__") and not hasattr(stream, "__getitem__"):
         raise TypeError(
             f"{type(stream).__name__} is not a stream: use midway.streams.pure(data, 'clean') for a data set of "
             "midway, or a torch DataLoader."
