@@ -120,7 +120,7 @@ def test_registries_are_listed() -> None:
         listed = runner.invoke(app, ["list", kind], env={"COLUMNS": "200"})
         assert listed.exit_code == 0, listed.output
         assert any(line.split()[:1] == [some] for line in listed.output.splitlines()), listed.output
-    assert "unknown registry 'method': did you mean 'methods'?" in str(runner.invoke(app, ["list", "method"]).exception)
+    assert "unknown kind 'method': did you mean 'methods'?" in str(runner.invoke(app, ["list", "method"]).exception)
 
 
 def test_what_a_colon_begins_is_no_picture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

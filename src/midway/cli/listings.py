@@ -44,7 +44,7 @@ def list_registry(
     """List everything that is registered of one kind, with the module that defines it; also from other packages."""
     import_plugins(split_commas(import_) or [])
     if kind not in REGISTRIES:
-        raise ValueError(unknown("registry", kind, REGISTRIES))
+        raise ValueError(unknown("kind", kind, REGISTRIES))
     module, _, attribute = REGISTRIES[kind].partition(":")
     registry: Mapping[str, Any] = getattr(importlib.import_module(module), attribute)
     rows = [(name, *_described(value)) for name, value in registry.items()]

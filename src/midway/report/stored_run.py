@@ -265,7 +265,7 @@ def read_run(path: Path | str) -> StoredRun:
         >>> from midway.report import read_run
         >>> read_run("nowhere")
         Traceback (most recent call last):
-        FileNotFoundError: nowhere holds no results: there is no results.jsonl or study.json in it.
+        FileNotFoundError: there is no folder nowhere: give the folder that `midway run` or `midway tune` wrote (--out).
     """
     path = Path(path)
     folder = path.parent if path.name == RESULTS else path
@@ -275,6 +275,9 @@ def read_run(path: Path | str) -> StoredRun:
         from midway.tune.result import StudyResult  # tune imports optuna, which runs do not need
 
         return search_run(folder, StudyResult.load(folder / STUDY))
+    if not path.exists():
+        wanted = "give the folder that `midway run` or `midway tune` wrote (--out)"
+        raise FileNotFoundError(f"there is no folder {path}: {wanted}.")
     raise FileNotFoundError(f"{path} holds no results: there is no {RESULTS} or {STUDY} in it.")
 
 
