@@ -87,23 +87,31 @@ def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
 
     try:
         method(images[:2])  # the first batch of a shape is checked in a pass that must not count
-        with count_passes(method) as passes, watch_memory(images.device) as memory:
+        counted: dict[str, Any] = {}
+        with count_cost(method, images, counted):
             seconds = [run()]
         if repeats:
             seconds = [run() for _ in range(repeats)]
     finally:
         method.restore(before)
-    return Cost(
-        images=len(images),
-        parameters=sum(parameter.numel() for parameter in method.parameters()),
-        trainable_parameters=method.num_trainable(),
-        forward_passes=passes.forward / len(images),
-        backward_passes=passes.backward / len(images),
-        flops_forward=passes.flops_forward,
-        flops_total=passes.flops_total,
-        seconds=min(seconds),
-        peak_memory_mb=memory.peak_mb,
-    )
+    return Cost(seconds=min(seconds), **counted)
+
+
+@contextmanager
+def count_cost(method: Method, images: Tensor, cost: dict[str, Any]) -> Iterator[None]:
+    """Count the cost of a batch while it is answered in the block: the fields of ``Cost`` but for the seconds."""
+    with count_passes(method) as passes, watch_memory(images.device) as memory:
+        yield
+    cost |= {
+        "images": len(images),
+        "parameters": sum(map(Tensor.numel, method.parameters())),
+        "trainable_parameters": method.num_trainable(),
+        "forward_passes": passes.forward / len(images),
+        "backward_passes": passes.backward / len(images),
+        "flops_forward": passes.flops_forward,
+        "flops_total": passes.flops_total,
+        "peak_memory_mb": memory.peak_mb,
+    }
 
 
 @dataclass

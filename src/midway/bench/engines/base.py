@@ -15,7 +15,6 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from midway._registry import Registry
 from midway._workers import Died, Task, Tell, run_here, run_in_workers
@@ -24,8 +23,7 @@ from midway.bench.code import registering_modules
 from midway.bench.measure import answer, measure
 from midway.bench.record import Cell, Failure, Record, Result, environment
 from midway.bench.resources import ResourceCache
-from midway.cost import count_passes, watch_memory
-from midway.methods import Method
+from midway.cost import count_cost
 
 T = TypeVar("T", bound=Task)
 E = TypeVar("E", bound="type[Engine]")
@@ -106,31 +104,11 @@ def _evaluate(
         first = next(iter(stream)).images.to(first_weight(method, torch.empty(0)))
         method(first[:2])  # a method checks a new shape with an extra pass, which must not count
         method.reset()
-        cost: dict[str, float | None] = {}
-        answers = answer(method, stream, on_batch=tick, around_first=lambda: _count_cost(method, first, cost))
+        cost: dict[str, float | None] = {}  # of the first batch: no batch is run for counting alone
+        answers = answer(method, stream, on_batch=tick, around_first=lambda: count_cost(method, first, cost))
         result = measure(method, stream, replace(answers, cost=cost))
     kept = {"logits": answers.logits, "labels": answers.labels, "group": answers.group} if keep_predictions else {}
     return result, {name: tensor.numpy() for name, tensor in kept.items()}
-
-
-@contextmanager
-def _count_cost(method: Method, images: Tensor, cost: dict[str, float | None]) -> Iterator[None]:
-    """Count the cost of the first batch while it is answered, with the names of ``midway.cost.Cost``.
-
-    No batch is run for counting alone. The seconds are left out: those of all batches are measured as well.
-    """
-    with count_passes(method) as passes, watch_memory(images.device) as memory:
-        yield
-    cost |= {
-        "images": len(images),
-        "parameters": sum(map(Tensor.numel, method.parameters())),
-        "trainable_parameters": method.num_trainable(),
-        "forward_passes": passes.forward / len(images),
-        "backward_passes": passes.backward / len(images),
-        "flops_forward": passes.flops_forward,
-        "flops_total": passes.flops_total,
-        "peak_memory_mb": memory.peak_mb,
-    }
 
 
 @dataclass(frozen=True)
