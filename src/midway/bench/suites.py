@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -34,20 +34,23 @@ class Suite:
     scenarios: tuple[Scenario, ...]
 
 
-def suite(name: str, *, only: Sequence[str] = ()) -> Suite:
+def suite(name: str, *, only: Sequence[str] = (), shifts: Sequence[str] = ()) -> Suite:
     """Return a table of the paper by name: outlier, mixture, pure, sweep or ablation.
 
-    MITA and entries that depend on it have the defaults of this library.
+    ``only`` names rows besides Source, ``shifts`` corruptions or pairs a/b; all by default. MITA and entries that
+    depend on it have the defaults of this library.
     """
     if name not in SUITES:
         raise ValueError(unknown("table of the paper", name, SUITES))
-    whole = SUITES[name]()
-    labels = [entry.label for entry in whole.entries]
-    for label in only:
-        if label not in labels:
-            raise ValueError(unknown(f"row of the {name} table", label, labels))
-    entries = tuple(entry for entry in whole.entries if not only or entry.label in ("source", *only))
-    return replace(whole, entries=entries)
+    title, entries_of, scenarios = SUITES[name]
+    rows = {entry.label: entry for entry in entries_of()}
+    columns = {scenario: "/".join(scenario.shifts) for scenario in scenarios}
+    for kind, wanted, known in (("row", only, rows), ("column", shifts, columns.values())):
+        for text in wanted:
+            if text not in known:
+                raise ValueError(unknown(f"{kind} of the {name} table", text, {*known}))
+    entries = tuple(entry for label, entry in rows.items() if not only or label in ("source", *only))
+    return Suite(name, title, entries, tuple(each for each, pair in columns.items() if not shifts or pair in shifts))
 
 
 def equal_budget_tea() -> Entry:
@@ -74,9 +77,8 @@ def _streams(kind: str, *amounts: float) -> tuple[Scenario, ...]:
     return tuple(Scenario(kind, pair, amount) for pair in paper.PAIRS for amount in amounts)
 
 
-def _ablation() -> Suite:
-    pair = ("impulse_noise", "gaussian_noise")
-    entries = (
+def _variants() -> tuple[Entry, ...]:
+    return (
         Entry("source", {}, "source"),
         Entry("mita", {"adapt_data": False}, "mita_without_data"),
         Entry("mita", {"adapt_model": False}, "mita_without_model"),
@@ -84,33 +86,28 @@ def _ablation() -> Suite:
         equal_budget_tea(),
         Entry("mita", {}, "mita"),
     )
-    pure = [Scenario("pure", (corruption,)) for corruption in pair]
-    streams = (*pure, Scenario("outlier", pair, 0.005), Scenario("mixture", pair, 0.5))
-    return Suite("ablation", "Ablation: the contribution of each part of MITA", entries, streams)
 
 
-SUITES: dict[str, Callable[[], Suite]] = {
-    "outlier": lambda: Suite(
-        "outlier", "Outliers: one image in 200 from another distribution", compared(), _streams("outlier", 0.005)
-    ),
-    "mixture": lambda: Suite(
-        "mixture", "Mixtures: two distributions in equal shares", compared(), _streams("mixture", 0.5)
-    ),
-    "pure": lambda: Suite(
-        "pure",
-        "Pure: one corruption at a time",
-        compared(),
-        tuple(Scenario("pure", (corruption,)) for corruption in corruption_names("benchmark")),
-    ),
-    "sweep": lambda: Suite(
-        "sweep",
+_PURE = tuple(Scenario("pure", (corruption,)) for corruption in corruption_names("benchmark"))
+_NOISES = ("impulse_noise", "gaussian_noise")
+_ABLATED = (
+    *(Scenario("pure", (corruption,)) for corruption in _NOISES),
+    Scenario("outlier", _NOISES, 0.005),
+    Scenario("mixture", _NOISES, 0.5),
+)
+
+SUITES: dict[str, tuple[str, Callable[[], tuple[Entry, ...]], tuple[Scenario, ...]]] = {
+    "outlier": ("Outliers: one image in 200 from another distribution", compared, _streams("outlier", 0.005)),
+    "mixture": ("Mixtures: two distributions in equal shares", compared, _streams("mixture", 0.5)),
+    "pure": ("Pure: one corruption at a time", compared, _PURE),
+    "sweep": (
         "Sweep: from rare outliers to equal shares",
-        compared(without=["memo"]),
+        lambda: compared(without=["memo"]),
         _streams("mixture", *paper.RATIOS),
     ),
-    "ablation": _ablation,
+    "ablation": ("Ablation: the contribution of each part of MITA", _variants, _ABLATED),
 }
-"""Name -> function that creates the table."""
+"""Name of a table -> its title, function that creates its entries, streams."""
 
 
 def demo_grid(methods: Sequence[str] = (), *, images: int | None = None, batch_size: int = 200, seed: int = 0) -> Grid:

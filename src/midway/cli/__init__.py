@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from midway import __version__
 from midway._workers import WorkerError
-from midway.cli import data, demo, figures, listings, paper, report, run, tune
+from midway.cli import data, figures, listings, paper, report, run, tune
 from midway.cli.terminal import terminal
 
 app = typer.Typer(
@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command()(demo.demo)
+app.command()(paper.demo)
 app.command()(run.run)
 app.command("paper")(paper.paper_table)
 app.command()(report.report)

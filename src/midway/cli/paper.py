@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,15 +10,16 @@ import typer
 from rich.console import Console
 
 from midway import data as datasets
-from midway._suggest import unknown
+from midway import models
 from midway.bench import Grid, LocalEngine, Record, Store, paper, suites
 from midway.bench.budget import Fit, fit_grid, read_duration
 from midway.bench.resources import load_network
 from midway.cli.report import print_table, report_run
-from midway.cli.run import check_device, command_line, run_into, split_commas, stored
+from midway.cli.run import check_device, command_line, run_into, show_results, split_commas, stored
 from midway.cli.terminal import ProgressLine, terminal
 from midway.metrics import METRICS
-from midway.report import Table, export, frame, stored_run
+from midway.report import Table, export, frame, group_records, stored_run
+from midway.report.figures import NetworkAndImages, draw_figures, save
 from midway.report.paper import complexity_table
 from midway.report.paper import paper_table as compare_with_paper
 from midway.report.ranking import versus_best
@@ -45,8 +45,7 @@ def paper_table(
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, with seeds 0, 1, ...")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images per batch.")] = 200,
     budget: Annotated[
-        str,
-        typer.Option(help="Time, such as 30m: fewer images before fewer rows, always with Source and MITA."),
+        str, typer.Option(help="Time, such as 30m: fewer images before fewer rows, always with Source and MITA.")
     ] = "",
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
@@ -74,7 +73,7 @@ def paper_table(
         return
     for name in metric or ():
         _ = METRICS[name]  # raises if it is unknown
-    chosen = _only_shifts(suites.suite(table, only=rows), columns)
+    chosen = suites.suite(table, only=rows, shifts=columns)
     grid = Grid(
         methods=chosen.entries,
         networks=(network,),
@@ -101,23 +100,12 @@ def paper_table(
     title = f"{chosen.title}. {network} on {data}"
     _show(console, _table(title, records, paper.comparable(data), metric or ("accuracy",), budget, fitted), folder)
     left_out = fitted.left_out if fitted else None
-    report_run(
-        console, stored_run(folder.resolve().name, records, folder=folder, command=command_line(), left_out=left_out)
-    )
+    run = stored_run(folder.resolve().name, records, folder=folder, command=command_line(), left_out=left_out)
+    report_run(console, run)
     for part, comparison in versus_best(frame(records)).items():
         console.print(f"mita on {part}: {comparison}", highlight=False)
     if tally is None or any(record.failure for record in records):
         raise typer.Exit(130 if tally is None else 1)
-
-
-def _only_shifts(whole: suites.Suite, wanted: Sequence[str]) -> suites.Suite:
-    """Return the suite with the streams of these corruptions or pairs."""
-    known = {"/".join(scenario.shifts) for scenario in whole.scenarios}
-    for text in wanted:
-        if text not in known:
-            raise ValueError(unknown(f"column of the {whole.name} table", text, sorted(known)))
-    scenarios = [scenario for scenario in whole.scenarios if not wanted or "/".join(scenario.shifts) in wanted]
-    return replace(whole, scenarios=tuple(scenarios))
 
 
 def _table(
@@ -150,3 +138,46 @@ def _show(console: Console, table: Table, folder: Path) -> None:
     for suffix in FORMATS:
         export([table], folder / f"table{suffix}")
     console.print(f"Tables: {folder / 'table.md'} (also .csv, .tex and .json)", highlight=False, soft_wrap=True)
+
+
+def demo(
+    methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas (default: all).")] = "",
+    images: Annotated[
+        int | None, typer.Option(min=200, max=2000, help="Number of embedded images (default: what fits the budget).")
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(min=1, help="Seconds; slower methods are left out, never Source, BN, TENT and MITA.")
+    ] = 120,
+    seed: Annotated[int, typer.Option(help="Seed of corruptions, outliers and methods.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
+) -> None:
+    """Adapt the embedded network to corrupted CIFAR-10 images in three scenarios and compare the methods."""
+    console = terminal()
+    grid = suites.demo_grid(split_commas(methods) or (), images=images, seed=seed)
+    engine = LocalEngine()
+    with Store(out) as store:
+        console.print("Comparing methods on corrupted CIFAR-10 (embedded network and images) ...")
+        grid, fitted = fit_grid(
+            grid,
+            store,
+            budget,
+            required=suites.DEMO_REQUIRED,
+            resources=engine.resources,
+            fixed_images=images,
+            reuse_images=False,
+        )
+        tally = run_into(console, grid.cells(), store, engine)
+        records = stored(store, grid.cells())
+    if tally is not None and any(entry.name == "mita" for entry in grid.methods):
+        _draw_image_changes(out, seed)
+    show_results(console, out, records, tally, left_out=fitted.left_out)
+    for comparison in group_records(records):
+        console.print(comparison.summary(), highlight=False)
+
+
+def _draw_image_changes(out: Path, seed: int) -> None:
+    """Draw what MITA changes in one image under each corruption; a small batch is enough."""
+    network, images = models.load(suites.DEMO_NETWORK).eval(), datasets.load(suites.DEMO_DATA).first(20)
+    given = NetworkAndImages(network, images, batch_size=20, image=3, seed=seed)
+    for name, figure in draw_figures(given, only=["image_changes"]):
+        save(figure, out / "figures" / name)
