@@ -12,13 +12,13 @@ from midway.report.tidy import Frame
 from midway.streams import Scenario
 
 
-def published_in(data: str | None) -> Published:
+def published_in(data: str | None, *, averages: bool = True) -> Published:
     """Return a function that looks up the paper's numbers for ``"cifar10c"``, ``"cifar100c"``, or None of its data."""
     ends = {row.method: {"mean_accuracy": row.accuracy, "mce": row.mce} for row in paper.averages() if row.data == data}
 
     def look_up(label: str, scenario: Scenario | None, group: str, metric: str) -> float | None:
         if scenario is None:
-            return ends.get(label, {}).get(metric)
+            return ends.get(label, {}).get(metric) if averages else None
         if data is None or metric != "accuracy" or scenario.severity != 5:
             return None
         return paper.accuracy(shifts=scenario.shifts, ratio=scenario.amount, method=label, group=group, data=data)
@@ -38,15 +38,8 @@ def paper_table(
     scenarios = frame.unique("scenario")
     pure = {scenario for scenario in scenarios if scenario.kind == "pure" and scenario.shifts != (CLEAN,)}
     complete = pure == {Scenario("pure", (name,)) for name in corruption_names("benchmark")}
-    known = published_in(data)
-
-    def published(label: str, scenario: Scenario | None, group: str, metric: str) -> float | None:
-        if scenario is None and not complete:
-            return None  # the paper's averages are over all fifteen
-        return known(label, scenario, group, metric)
-
     table = pivot(frame, metrics=metrics, title=title, notes=notes, averages=True)
-    return beside_paper(table, published)
+    return beside_paper(table, published_in(data, averages=complete))  # the paper's averages are over all fifteen
 
 
 COMPLEXITY = (

@@ -82,10 +82,8 @@ def rank(frame: Frame, *, part: str = ALL, metric: str = "accuracy") -> Ranking:
     keys = [key for key in values[labels[0]] if key in common] if labels else []
     ranked = []
     for label in labels:
-        costs = {}
-        for name, of_metric in others.get(label, {}).items():
-            if of_metric.keys() >= common:
-                costs[name] = fmean(map(of_metric.__getitem__, keys))
+        complete = {name: each for name, each in others.get(label, {}).items() if each.keys() >= common}
+        costs = {name: fmean(map(each.__getitem__, keys)) for name, each in complete.items()}
         mine = tuple(map(values[label].__getitem__, keys))
         ranked.append(Ranked(label, fmean(mine), mine, costs))
     lower = metric in METRICS and METRICS[metric].better == "lower"
@@ -193,11 +191,8 @@ def scopes(frame: Frame) -> dict[tuple[str, str], tuple[str, Frame]]:
 
 def winners(frame: Frame) -> list[Winner]:
     """Return the winner of every kind of scenario, and of the parts of pairs."""
-    listed = []
-    for (_, part), (title, of_kind) in scopes(frame).items():
-        winner = find_winner(of_kind, scope=title, part=part)
-        listed += [] if winner is None else [winner]
-    return listed
+    every = [find_winner(of_kind, scope=title, part=part) for (_, part), (title, of_kind) in scopes(frame).items()]
+    return [winner for winner in every if winner is not None]
 
 
 def versus_best(frame: Frame, method: str = "mita") -> dict[str, PairedComparison]:

@@ -79,11 +79,8 @@ def to_rich(table: Table) -> rich.table.Table:
         cells = []
         for value in values:
             text = "-" if value is None else str(value)
-            if value is not None and value.below_source:
-                text = f"[red]{text}[/red]"
-            elif value is not None and value.best:
-                text = f"[bold green]{text}[/bold green]"
-            cells.append(text)
+            style = "" if value is None else "red" if value.below_source else "bold green" if value.best else ""
+            cells.append(f"[{style}]{text}[/{style}]" if style else text)
         shown.add_row(escape(label), *cells)
     return shown
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from midway.report.ranking import pareto_front, rank
+from midway.report.ranking import pareto_front, part_of, rank
 from midway.report.table import Value, pivot
 from midway.report.tidy import ALL, Frame, PlotStyle
 from midway.streams import Scenario
@@ -70,13 +70,8 @@ def ratio_sweeps(frame: Frame) -> Sweeps:
     Where an outlier stream and a mixture have the same ratio, the mixture counts, as in the paper.
     """
     shared = frame.common_seeds()
-    outliers = shared.where(metric="accuracy").filter(
-        lambda row: (
-            row.scenario.kind in ("outlier", "mixture")
-            and row.group == row.scenario.shifts[0]
-            and not math.isnan(row.value)
-        )
-    )
+    accuracies = shared.where(metric="accuracy")
+    outliers = accuracies.filter(lambda row: part_of(row) == "A" and not math.isnan(row.value))
     ratios: dict[tuple[tuple[str, ...], int], dict[float, Scenario]] = {}
     for scenario in outliers.unique("scenario"):
         known = ratios.setdefault((scenario.shifts, scenario.severity), {})

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from midway.bench import Cell, Record, read_records
 from midway.bench.store import RESULTS
 from midway.report.ranking import Ranking, rank
 from midway.report.table import Table, pivot
 from midway.report.tidy import ALL, IMAGES, Frame, PlotStyle, distinct_labels, frame, latest, scenario_title
-
-if TYPE_CHECKING:
-    from midway.tune.result import StudyResult
-
-STUDY = "study.json"
-HELD_OUT = "held_out"
-"""Folder within that of a search: the store of its gain on other streams."""
+from midway.tune.result import HELD_OUT, STUDY, StudyResult
 
 FEW_IMAGES = 100
 """Numbers over fewer images change by more than a point with each of them."""
@@ -163,13 +155,12 @@ def group_records(
         shared = _shared(record.cell) | {"network": record.cell.architecture}  # wherever the weights are stored
         groups.setdefault(tuple(shared.values()), []).append(record)
     comparisons = [_compare(group, command, left_out or {}) for group in groups.values()]
-    titles = Counter([comparison.title for comparison in comparisons])
     titled = []
     for comparison in comparisons:
         equal = [each.settings for each in comparisons if each.title == comparison.title]
         added = [
             f"{name} {comparison.settings.get(name)}"
-            for name in (DISTINGUISHING if titles[comparison.title] > 1 else ())
+            for name in DISTINGUISHING
             if len({str(settings.get(name)) for settings in equal}) > 1
         ]
         titled.append(replace(comparison, title=", ".join([comparison.title, *added])))
@@ -195,12 +186,8 @@ def _compare(records: list[Record], command: str | None, left_out: Mapping[str, 
     cell, last = records[0].cell, records[-1]
     settings = {name: value for name, value in _shared(cell).items() if value is not None}
     settings["seeds"] = sorted({record.cell.seed for record in records})
-    done, failed = [], {}
-    for record in records:
-        if record.result is not None:
-            done.append(record)
-        elif record.failure is not None:
-            failed[str(record.cell)] = f"failed, {record.failure.error}"
+    done = [record for record in records if record.result is not None]
+    failed = {str(each.cell): f"failed, {each.failure.error}" for each in records if each.failure is not None}
     labels = distinct_labels([record.cell for record in done])
     name = cell.network.rpartition("/")[2]
     return Comparison(
@@ -272,8 +259,6 @@ def read_run(path: Path | str) -> StoredRun:
     if (folder / RESULTS).is_file():
         return stored_run(folder.resolve().name, read_records(folder), folder=folder)
     if (folder / STUDY).is_file():
-        from midway.tune.result import StudyResult  # tune imports optuna, which runs do not need
-
         return search_run(folder, StudyResult.load(folder / STUDY))
     if not path.exists():
         wanted = "give the folder that `midway run` or `midway tune` wrote (--out)"

@@ -211,9 +211,8 @@ def latest(records: Iterable[Record]) -> list[Record]:
     """Return the record that counts for each cell: the last one, but a failure never hides a result."""
     by_key: dict[str, Record] = {}
     for record in records:
-        key = record.cell.key
-        if record.replaces(by_key.get(key)):
-            by_key[key] = record
+        if record.replaces(by_key.get(record.cell.key)):
+            by_key[record.cell.key] = record
     return list(by_key.values())
 
 

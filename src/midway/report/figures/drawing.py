@@ -166,8 +166,7 @@ def draw_tile(axes: Axes, picture: Picture) -> None:
     axes.imshow(picture, interpolation="nearest", vmin=0, vmax=1)
     axes.set_xticks([])
     axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
 _WITHOUT_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}

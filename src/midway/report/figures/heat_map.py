@@ -96,8 +96,7 @@ def draw_corruption_map(heat_map: HeatMap) -> Figure:
     axes.xaxis.tick_top()
     axes.set_yticks(range(len(labels)), [style.title for style in heat_map.styles.values()])
     axes.tick_params(length=0, pad=2)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     _draw_scale(figure, axes, largest)
     return figure
 

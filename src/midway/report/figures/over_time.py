@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure
 from midway.report.figures.registry import figure
@@ -112,12 +112,6 @@ def _name_lines(axes: Axes, stream: OverTime) -> None:
     positions = spread_out([ends[label] for label in labels], distance, (low, high))
     leader = {"arrowstyle": "-", "linewidth": 0.7, "shrinkA": 0, "shrinkB": 1, "relpos": (0, 0.5)}
     for label, position in zip(labels, positions, strict=True):
-        axes.annotate(
-            stream.styles[label].title,
-            (last, ends[label]),
-            (1.03, position),
-            textcoords=("axes fraction", "data"),
-            va="center",
-            fontsize=7,
-            arrowprops=leader | {"color": stream.styles[label].colour},
-        )
+        style, xy, beside = stream.styles[label], (last, ends[label]), (1.03, position)
+        more: dict[str, Any] = {"va": "center", "fontsize": 7, "arrowprops": leader | {"color": style.colour}}
+        axes.annotate(style.title, xy, beside, textcoords=("axes fraction", "data"), **more)

@@ -18,17 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
 
 
-def _is_enough(data: AccuracyAndCost) -> bool:
-    return len(data.points) > 1
-
-
 @figure(
     "cost_gflops",
     title="Accuracy against operations",
     caption="Accuracy against counted operations; the line joins the methods that no other method beats in both.",
     source=Frame,
     build=partial(accuracy_and_cost, metric="gflops"),
-    enough=_is_enough,
+    enough=lambda data: len(data.points) > 1,
     requires="two methods on the same stream, with their cost",
     example="--methods bn,tent",
 )
@@ -38,7 +34,7 @@ def _is_enough(data: AccuracyAndCost) -> bool:
     caption="The line joins the methods that no other method beats in both accuracy and time; their names are bold.",
     source=Frame,
     build=accuracy_and_cost,
-    enough=_is_enough,
+    enough=lambda data: len(data.points) > 1,
     requires="two methods on the same stream",
     example="--methods bn,tent",
 )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,9 +26,7 @@ from midway.report.stored_run import Comparison, StoredRun, distinct_names
 from midway.report.table import pivot
 from midway.report.tidy import PlotStyle, plot_styles
 from midway.significance import show_p_value
-
-if TYPE_CHECKING:
-    from midway.tune.result import StudyResult
+from midway.tune.result import StudyResult
 
 MOST_COMMANDS = 6
 
@@ -79,24 +77,28 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
     changes, unpaired = _changes(runs[0], newest, data) if several else ([], [])
     pictures = [(each, *views.pictures_of(each)) for each in reversed(runs)]
     script = _asset("report.js")
-    template = _templates().get_template("report.html")
-    page = template.render(
-        title=f"{newest.name} against {runs[0].name}" if several else newest.name,
-        runs=runs,
-        sections=sections,
-        changes=changes,
-        unpaired=unpaired,
-        searches=[_search(each.search, data) for each in reversed(runs) if each.search is not None],
-        pictures=[(f"{each.name}: " if several else "", picture) for each, some, _ in pictures for picture in some],
-        remarks=[note for *_, left_out in pictures for note in left_out] + [r for each in runs for r in each.remarks],
-        failures=[(each.name, record) for each in runs for record in each.records if record.failure is not None],
-        data=data,
-        style=Markup(_asset("report.css")),
-        script=Markup(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        version=version("midway"),
-        most_commands=MOST_COMMANDS,
-        level=LEVEL,
+    page = (
+        _templates()
+        .get_template("report.html")
+        .render(
+            title=f"{newest.name} against {runs[0].name}" if several else newest.name,
+            runs=runs,
+            sections=sections,
+            changes=changes,
+            unpaired=unpaired,
+            searches=[_search(each.search, data) for each in reversed(runs) if each.search is not None],
+            pictures=[(f"{each.name}: " if several else "", picture) for each, some, _ in pictures for picture in some],
+            remarks=[note for *_, left_out in pictures for note in left_out]
+            + [r for each in runs for r in each.remarks],
+            failures=[(each.name, record) for each in runs for record in each.records if record.failure is not None],
+            data=data,
+            style=Markup(_asset("report.css")),
+            script=Markup(script),
+            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            version=version("midway"),
+            most_commands=MOST_COMMANDS,
+            level=LEVEL,
+        )
     )
     return page.lstrip()
 

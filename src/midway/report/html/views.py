@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PIL import Image
 
@@ -21,9 +21,7 @@ from midway.report.stored_run import StoredRun, read_run
 from midway.report.table import Column, Table, Value, pivot, split_columns
 from midway.report.tidy import ALL, IMAGES, Frame, PlotStyle, Row, plot_styles, scenario_title, words
 from midway.streams import Scenario
-
-if TYPE_CHECKING:
-    from midway.tune.result import StudyResult
+from midway.tune.result import StudyResult
 
 MOST_COLUMNS = 18
 """Wider tables are split, so that they can be printed."""
@@ -117,17 +115,11 @@ def _shade(gain: float | None, largest: float) -> str:
 
 def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str], list[list[Cell]]]:
     """Return headings and rows of every metric but the accuracy: means over all streams and seeds."""
-    values: dict[str, dict[str, list[float]]] = {}
-    metrics: dict[str, None] = {}
-    for row in frame.rows:
-        if row.metric not in ("accuracy", IMAGES):
-            metrics[row.metric] = None
-            if row.group == ALL:
-                values.setdefault(row.label, {}).setdefault(row.metric, []).append(row.value)
-    names, means = list(metrics), {}
-    for label, by_metric in values.items():
-        for name, numbers in by_metric.items():
-            means[label, name] = fmean(numbers)
+    names = [name for name in frame.unique("metric") if name not in ("accuracy", IMAGES)]
+    values: dict[tuple[str, str], list[float]] = {}
+    for row in frame.where(metric=names, group=ALL):
+        values.setdefault((row.label, row.metric), []).append(row.value)
+    means = {key: fmean(numbers) for key, numbers in values.items()}
     seconds, ratio = "seconds_per_batch", "times Source"
     if source := means.get((frame.source or "", seconds)):
         means |= {(label, ratio): mean / source for (label, name), mean in means.items() if name == seconds}
@@ -136,7 +128,8 @@ def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str
     for name in names:
         metric = METRICS.get(name)
         heads.append(name if metric is None else f"{metric.title}, {metric.unit}" if metric.unit else metric.title)
-    labels = [label for label in styles if label in values]
+    known = {label for label, _ in values}
+    labels = [label for label in styles if label in known]
     return heads, [[styles[label].title, *[number(means.get((label, name))) for name in names]] for label in labels]
 
 
