@@ -6,13 +6,11 @@ import ast
 import hashlib
 import importlib.util
 import io
-import itertools
 import os
 import sys
 import tokenize
 from collections.abc import Iterable, Mapping
 from functools import cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,26 +36,22 @@ STREAMING = ("midway.data.corrupted", "midway.streams.parsing")
 METADATA = {"about", "search_space"}
 """Attributes of classes that describe a method: titles, colours and ranges of searches change no number."""
 
-WITHOUT_NUMBERS = frozenset(
-    {
-        "midway",
-        "midway._version",
-        "midway._registry",
-        "midway._suggest",
-        "midway._files",
-        "midway.adaptation.about",
-        "midway.adaptation.registry",
-        "midway.adaptation.space",
-        "midway.bench.record",
-        "midway.data.download",
-        "midway.data.manifest",
-        "midway.metrics.registry",
-        "midway.streams.registry",
-    }
-)
+WITHOUT_NUMBERS = {
+    "midway",
+    "midway._version",
+    "midway._registry",
+    "midway._suggest",
+    "midway._files",
+    "midway.adaptation.about",
+    "midway.adaptation.registry",
+    "midway.adaptation.space",
+    "midway.bench.record",
+    "midway.data.download",
+    "midway.data.manifest",
+    "midway.metrics.registry",
+    "midway.streams.registry",
+}
 """Modules that register, look up, word and store things: no number depends on them, and they import much."""
-
-_NAME = attrgetter("name")
 
 
 def code_digest(modules: Iterable[str]) -> str:
@@ -85,8 +79,7 @@ def code_digest(modules: Iterable[str]) -> str:
             if imported in sys.modules and not hasattr(sys.modules[imported], "__path__"):
                 waiting.append(imported)
             else:
-                for each in names:
-                    waiting.append(_defining_module(imported, each))
+                waiting += [_defining_module(imported, each) for each in names]
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
 
@@ -138,11 +131,11 @@ def _read(path: Path, modified: int, module: str) -> _Source:
                 if isinstance(target, ast.Name) and target.id in METADATA:
                     ignored.append(statement)
         elif isinstance(node, ast.Import):
-            imports += zip(map(_NAME, node.names), itertools.repeat(("",)))
+            imports += [(alias.name, ("",)) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package.rsplit(".", node.level - 1)[0] if node.level else ""
             name = f"{base}.{node.module}" if base and node.module else base or node.module or ""
-            imports.append((name, tuple(map(_NAME, node.names))))
+            imports.append((name, tuple([alias.name for alias in node.names])))
             if name in WITHOUT_NUMBERS:  # what the metadata is written with
                 ignored.append(node)
     return _Source(_digest(text, ignored), tuple(imports))

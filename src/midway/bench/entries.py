@@ -15,8 +15,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from midway._suggest import unknown
 from midway.adaptation.adapt import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
@@ -96,10 +94,8 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
     return with_tuples({k: v for k, v in settings.items() if v is not None or k not in FOR_EVERY_METHOD})
 
 
-@cache
-def _trial_network() -> nn.Module:
-    """Return the network on which settings are checked; methods copy it and never change it."""
-    return tiny_network()
+_trial_network = cache(tiny_network)
+"""Settings are checked on this network; methods copy it and never change it."""
 
 
 def parse_entries(text: str) -> list[Entry]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 from midway._suggest import unknown
 from midway.data import corruption_names
@@ -88,17 +88,14 @@ def scores() -> tuple[PublishedScore, ...]:
 
 
 def _read_scores() -> Iterator[PublishedScore]:
-    for row in _rows("outlier_and_mixture"):
-        table: Table = "outlier" if row["scenario"] == "outlier" else "mixture"
+    for row in (*_rows("outlier_and_mixture"), *_rows("ratio_sweep")):
+        table = row.get("scenario", "sweep")
         pair, ratio = (row["dist_a"], row["dist_b"]), float(row["ratio_a"])
         yield PublishedScore(table, "cifar10c", pair, ratio, row["method"], row["group"], float(row["accuracy"]))
     for row in _rows("pure"):
         if row["corruption"] in corruption_names("benchmark"):
             corruption, value = row["corruption"], float(row["value"])
             yield PublishedScore("pure", row["dataset"], (corruption,), None, row["method"], corruption, value)
-    for row in _rows("ratio_sweep"):
-        pair, ratio = (row["dist_a"], row["dist_b"]), float(row["ratio_a"])
-        yield PublishedScore("sweep", "cifar10c", pair, ratio, row["method"], row["group"], float(row["accuracy"]))
     for row in _rows("ablation"):
         pure = row["scenario"] == "pure"
         shifts = (row["group"],) if pure else ("impulse_noise", "gaussian_noise")
@@ -159,6 +156,6 @@ def complexity() -> tuple[Complexity, ...]:
     return tuple(rows)
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def _rows(name: str) -> list[dict[str, Any]]:
     text = (resources.files("midway.bench") / "assets" / "paper" / f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))

@@ -266,9 +266,8 @@ def line_of(text: str, *where: str | int) -> int:
     ``where`` is a key of the top table; or ``"method"``, the index of the table, and a key in it.
     """
     table, header, lines = -1, 1, text.splitlines()
-    wanted, key = (-1, str(where[0])) if len(where) == 1 else (-1, "")
-    if len(where) > 1:
-        wanted, key = int(where[1]), str(where[2]) if len(where) > 2 else ""
+    wanted = int(where[1]) if len(where) > 1 else -1
+    key = "" if len(where) in (0, 2) else str(where[-1])
     for number, line in enumerate(lines, start=1):
         if re.match(r"\s*\[\[\s*\"?method\"?\s*\]\]", line):
             table += 1

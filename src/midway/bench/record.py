@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -117,15 +117,11 @@ class Cell:
 
 def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with tuples for lists: methods take tuples, which JSON and TOML do not have."""
-    settings = dict(settings)
-    for name, value in settings.items():
-        if isinstance(value, list | tuple):
-            settings[name] = _as_tuple(value)
-    return settings
+    return {name: _with_tuples(value) for name, value in settings.items()}
 
 
-def _as_tuple(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple([_as_tuple(each) if isinstance(each, list | tuple) else each for each in values])
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 class StoreError(ValueError):

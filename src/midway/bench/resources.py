@@ -173,10 +173,7 @@ class ResourceCache:
     """
 
     def __init__(
-        self,
-        *,
-        load_data: Callable[..., ImageSet] = load,
-        make_network: Callable[[str, int], nn.Module] = load_network,
+        self, *, load_data: Callable[..., ImageSet] = load, make_network: Callable[[str, int], nn.Module] = load_network
     ) -> None:
         self._load_data, self._make_network = load_data, make_network
         self._sets: dict[tuple[Any, ...], ImageSet] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 import time
@@ -31,11 +32,9 @@ T = TypeVar("T", bound=Task)
 def import_ray() -> ModuleType:
     """Import Ray."""
     try:
-        import ray
+        return importlib.import_module("ray")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("the engine needs Ray: pip install 'midway[cluster]'.", name="ray") from error
-    module: ModuleType = ray
-    return module
 
 
 @engine("ray")
