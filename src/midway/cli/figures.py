@@ -60,8 +60,7 @@ def figures(
     image: Annotated[int, typer.Option(min=0, help="Index of the image whose changes are shown.")] = 0,
     langevin_steps: Annotated[int, typer.Option(min=1, help="Length of the Langevin chains.")] = 200,
     pair: Annotated[
-        str,
-        typer.Option(help="Corruptions of the outliers and of the rest; samples and energies use the second."),
+        str, typer.Option(help="Corruptions of the outliers and of the rest; samples and energies use the second.")
     ] = "glass_blur/gaussian_noise",
     baseline: Annotated[str, typer.Option(help="Label of the method whose errors are corrected.")] = "tent",
     method: Annotated[str, typer.Option(help="Label of the method that corrects them.")] = "mita",

@@ -53,9 +53,7 @@ def list_registry(
 
 def _described(value: Any) -> tuple[str, str]:
     """Return the first line of the docstring of a registered object, or of the function it holds, and its module."""
-    functions = (
-        [each for each in vars(value).values() if inspect.isfunction(each)] if hasattr(value, "__dict__") else []
-    )
+    functions = filter(inspect.isfunction, getattr(value, "__dict__", {}).values())
     defined = value if inspect.isclass(value) or inspect.isfunction(value) else (*functions, type(value))[0]
     text = (inspect.getdoc(defined) or "").partition("\n")[0] if defined is not type(value) else ""
     return text, defined.__module__
@@ -99,16 +97,10 @@ def show_method(
     console.print(_table(("", ""), [(fact, row[fact]) for fact in facts], header=False))
     texts = describe.arguments_of(method)
     tuned = describe.tuned_of(name)
-    settings = [
-        (
-            key,
-            default.replace("), ", ")\n"),
-            tuned.get(key, "-"),
-            str(method.search_space.get(key, "-")),
-            texts.get(key, ""),
-        )
-        for key, default in describe.defaults_of(name).items()
-    ]
+    settings = []
+    for key, default in describe.defaults_of(name).items():
+        searched = str(method.search_space.get(key, "-"))
+        settings.append((key, default.replace("), ", ")\n"), tuned.get(key, "-"), searched, texts.get(key, "")))
     if settings:
         columns = ("hyper-parameter", "default", "tuned", "searched", "meaning, and source of the default")
         console.print(_table(columns, settings))

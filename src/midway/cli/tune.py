@@ -17,6 +17,8 @@ from midway.bench.entries import import_plugins, parse_entries
 from midway.bench.resources import check_data
 from midway.cli.run import ENGINE_HELP, Address, EngineOption, Import, check_device, create_engine, split_commas, stored
 from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
+from midway.report import search_run, write_report
+from midway.report.figures import draw_figures, save
 from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
 from midway.tune import SCENARIOS, Search, StudyResult, TrialRecord, held_out_plan
@@ -26,14 +28,12 @@ from midway.tune.result import HELD_OUT, STUDY
 
 def tune(
     method: Annotated[
-        str,
-        typer.Argument(help='A name that `midway methods` lists, optionally with fixed settings: "tea(steps=2)".'),
+        str, typer.Argument(help='A name that `midway methods` lists, optionally with fixed settings: "tea(steps=2)".')
     ],
     trials: Annotated[int, typer.Option(min=1, help="Number of trials of the study in all.")] = 50,
     timeout: Annotated[str, typer.Option(help="Begin no trial after this time, such as 30m (default: none).")] = "",
     storage: Annotated[
-        str,
-        typer.Option(help="A file, or a URL: sqlite:///tune.db, postgresql://user@host/name (default: in --out)."),
+        str, typer.Option(help="A file, or a URL: sqlite:///tune.db, postgresql://user@host/name (default: in --out).")
     ] = "",
     data: Annotated[str, typer.Option(help="Data set, see `midway data ls`.")] = "cifar10-mini",
     root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: in the data home).")] = None,
@@ -125,8 +125,6 @@ def _check(search: Search, engine: Engine, folder: Path) -> None:
 
 def _save(console: Console, folder: Path, search: Search, result: StudyResult) -> Path:
     """Write the result, the best settings as a plan, and the figures; return the plan."""
-    from midway.report.figures import draw_figures, save
-
     result.save(folder / STUDY)
     plan = folder / "best.toml"
     plan.write_text(held_out_plan(search, result), encoding="utf-8")
@@ -138,8 +136,6 @@ def _save(console: Console, folder: Path, search: Search, result: StudyResult) -
 
 def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | None, jobs: int) -> None:
     """Measure the gain, if there is a plan for it, and write the report."""
-    from midway.report import search_run, write_report
-
     ending: Exception | None = None
     if running := result.count("running"):
         console.print(f"{running} trials still run elsewhere. Run the same command again for the final result.")
