@@ -77,28 +77,24 @@ def render(run: StoredRun, *, against: StoredRun | None = None) -> str:
     changes, unpaired = _changes(runs[0], newest, data) if several else ([], [])
     pictures = [(each, *views.pictures_of(each)) for each in reversed(runs)]
     script = _asset("report.js")
-    page = (
-        _templates()
-        .get_template("report.html")
-        .render(
-            title=f"{newest.name} against {runs[0].name}" if several else newest.name,
-            runs=runs,
-            sections=sections,
-            changes=changes,
-            unpaired=unpaired,
-            searches=[_search(each.search, data) for each in reversed(runs) if each.search is not None],
-            pictures=[(f"{each.name}: " if several else "", picture) for each, some, _ in pictures for picture in some],
-            remarks=[note for *_, left_out in pictures for note in left_out]
-            + [r for each in runs for r in each.remarks],
-            failures=[(each.name, record) for each in runs for record in each.records if record.failure is not None],
-            data=data,
-            style=Markup(_asset("report.css")),
-            script=Markup(script),
-            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            version=version("midway"),
-            most_commands=MOST_COMMANDS,
-            level=LEVEL,
-        )
+    template = _templates().get_template("report.html")
+    page = template.render(
+        title=f"{newest.name} against {runs[0].name}" if several else newest.name,
+        runs=runs,
+        sections=sections,
+        changes=changes,
+        unpaired=unpaired,
+        searches=[_search(each.search, data) for each in reversed(runs) if each.search is not None],
+        pictures=[(f"{each.name}: " if several else "", picture) for each, some, _ in pictures for picture in some],
+        remarks=[note for *_, left_out in pictures for note in left_out] + [r for each in runs for r in each.remarks],
+        failures=[(each.name, record) for each in runs for record in each.records if record.failure is not None],
+        data=data,
+        style=Markup(_asset("report.css")),
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=version("midway"),
+        most_commands=MOST_COMMANDS,
+        level=LEVEL,
     )
     return page.lstrip()
 
