@@ -1,229 +1,236 @@
-"""Kindred statistics: by definition, at their limits, and under every method."""
+"""Clustered statistics: by definition, with and without memory, and under every method."""
 
 from __future__ import annotations
 
 import copy
-import math
 import pickle
 from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.clustered import ClusteredBatchNorm, Similarity, distances_between, use_clustered_statistics
+from midway.adaptation.clustered import ClusteredBatchNorm, kinds_of, use_clustered_statistics
 from midway.bench.entries import Entry, parse_entries
 from midway.testing import batches, tiny_network
 
-EPS = 1e-5
+
+def images_of(kinds: list[int], seed: int = 0, size: int = 16) -> Tensor:
+    """Images of two kinds that are far apart: 0 are noisy, 1 are smooth, in the given order."""
+    generator = torch.Generator().manual_seed(seed)
+    noisy = torch.rand(len(kinds), 3, size, size, generator=generator)
+    smooth = nn.functional.avg_pool2d(torch.rand(len(kinds), 3, size + 4, size + 4, generator=generator), 5, stride=1)
+    smooth = (0.9 * smooth + 0.1 * noisy).clamp(0, 1)
+    return torch.where(torch.tensor(kinds).view(-1, 1, 1, 1) == 0, noisy, smooth)
 
 
-def distance(traits: Tensor, i: int, j: int) -> Tensor:
-    """Between two images, channel by channel."""
-    n, total = len(traits), torch.tensor(0.0)
-    for channel in traits.T:
-        spread = (channel - channel.mean()).square().mean().sqrt()
-        if spread > 0:
-            z = (channel - channel.mean()) / spread
-            excess = math.log((z**4).mean().item() / 3)
-            telling = (excess - 1 if excess > 0 else -excess) - math.sqrt(0.04 + 10 / n)
-            total += max(0.0, telling) * (z[i] - z[j]) ** 2
-    return total / traits.shape[1]
+class Recorded(nn.Module):
+    """A layer behind a hook that sees the images, and the values that enter and leave it."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.entered = (3 * images - 1).requires_grad_()
+        self.left: Tensor = self.layer(self.entered)
+        return self.left.flatten(1)
 
 
-def by_definition(x: Tensor, layer: nn.Module, bandwidth: float, prior: float = 0) -> Tensor:
-    """The formulas of the module's docstring, image by image."""
-    pixels = x.flatten(2) if x.ndim > 2 else x[..., None]
-    traits = (pixels.var(dim=2, correction=0) + EPS).log().detach()
-    answers = []
-    for i, own in enumerate(pixels):
-        weights = torch.stack([(-distance(traits, i, j) / bandwidth).exp() for j in range(len(x))])
-        weights = weights / weights.sum()
-        mean = sum(w * other.mean(1) for w, other in zip(weights, pixels, strict=True))
-        variance = sum(w * (other - mean[:, None]).square().mean(1) for w, other in zip(weights, pixels, strict=True))
-        kin = 1 / weights.square().sum()
-        mean = (kin * mean + prior * layer.source_mean) / (kin + prior)
-        variance = (kin * variance + prior * layer.source_var) / (kin + prior)
-        normal = (own - mean[:, None]) / (variance[:, None] + EPS).sqrt()
-        answers.append((normal * layer.weight[:, None] + layer.bias[:, None]).view(x[i].shape))
-    return torch.stack(answers)
-
-
-def layer_of(kind: type[nn.Module], bandwidth: float, prior: float = 0) -> nn.Module:
-    layer = kind(3)
+def layer_and_model(prior: float = 3.0, memory: bool = True) -> tuple[nn.Module, Recorded]:
+    torch.manual_seed(0)
+    layer = nn.BatchNorm2d(3)
     layer.running_mean, layer.running_var = torch.randn(3), torch.rand(3) + 0.5
     nn.init.normal_(layer.weight)
     nn.init.normal_(layer.bias)
-    assert use_clustered_statistics(layer, bandwidth, prior) == 1
-    return layer
+    model = Recorded(layer)
+    assert use_clustered_statistics(model, memory=memory, prior=prior) == 1
+    return layer, model
 
 
-@pytest.mark.parametrize(
-    ("kind", "shape"),
-    [
-        (nn.BatchNorm1d, (5, 3)),  # no pixels, no traits: the batch's statistics
-        (nn.BatchNorm1d, (30, 3, 7)),
-        (nn.BatchNorm2d, (40, 3, 4, 5)),
-        (nn.BatchNorm3d, (24, 3, 2, 3, 2)),
-    ],
-)
-@pytest.mark.parametrize(("bandwidth", "prior"), [(0.1, 0), (0.1, 2.5), (0.5, 16)])
-def test_values_and_gradients_are_those_of_the_definition(
-    kind: type[nn.Module], shape: tuple[int, ...], bandwidth: float, prior: float
-) -> None:
-    torch.manual_seed(0)
-    layer = layer_of(kind, bandwidth, prior)
-    kinds = torch.where(torch.arange(shape[0]) % 3 > 0, 1.0, 6.0).view(-1, *[1] * (len(shape) - 1))
-    x = torch.randn(shape) * kinds * (1 + torch.rand(*shape[:2], *[1] * (len(shape) - 2))) + 1
-    x.requires_grad_()
-    found, expected = layer(x), by_definition(x, layer, bandwidth, prior)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    slope = torch.randn(shape)
-    inputs = [x, layer.weight, layer.bias]
+def by_definition(
+    x: Tensor, kinds: list[int], layer: nn.Module, prior: float, earlier: dict[int, list[Tensor]] | None = None
+) -> Tensor:
+    """The formulas of the module's docstring, for kinds that are certain. ``earlier`` are values of earlier batches."""
+    answers = []
+    for own, kind in zip(x, kinds, strict=True):
+        same = torch.stack([other for other, theirs in zip(x, kinds, strict=True) if theirs == kind])
+        pixels = same.transpose(0, 1).flatten(1)
+        mean, variance, images = pixels.mean(1), pixels.var(1, correction=0), len(same)
+        if earlier and kind in earlier and images < 64:
+            before = torch.stack(earlier[kind]).transpose(0, 1).flatten(1)
+            used = min(len(earlier[kind]), 64 - images)
+            share = used / (images + used)
+            far = before.mean(1) - mean
+            variance = (1 - share) * variance + share * before.var(1, correction=0) + share * (1 - share) * far**2
+            mean, images = mean + share * far, images + used
+        mean = (images * mean + prior * layer.source_mean) / (images + prior)
+        variance = (images * variance + prior * layer.source_var) / (images + prior)
+        normal = (own - mean[:, None, None]) / (variance[:, None, None] + layer.eps).sqrt()
+        answers.append(normal * layer.weight[:, None, None] + layer.bias[:, None, None])
+    return torch.stack(answers)
+
+
+ALTERNATING = [i % 3 % 2 for i in range(90)]
+"""60 images of kind 0 and 30 of kind 1."""
+
+
+@pytest.mark.parametrize("prior", [0.0, 3.0, 50.0])
+def test_values_and_gradients_are_those_of_the_definition(prior: float) -> None:
+    layer, model = layer_and_model(prior)
+    model(images_of(ALTERNATING))
+    expected = by_definition(model.entered, ALTERNATING, layer, prior)
+    torch.testing.assert_close(model.left, expected, rtol=1e-4, atol=1e-4)
+    slope = torch.randn(model.left.shape)
+    inputs = [model.entered, layer.weight, layer.bias]
     theirs = torch.autograd.grad(expected, inputs, slope)
-    torch.testing.assert_close(torch.autograd.grad(found, inputs, slope), theirs, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(torch.autograd.grad(model.left, inputs, slope), theirs, rtol=1e-3, atol=1e-3)
 
 
-def test_the_weights_are_those_computed_by_hand() -> None:
-    # twelve and twelve: z = -1 or 1, kurtosis 1; t = sqrt(0.04 + 10 / 24); a = ln 3 - t; d = 4 a between the two kinds
-    traits = torch.tensor([0.0, 3.0]).repeat(12)[:, None]
-    between = 4 * (math.log(3) - math.sqrt(0.04 + 10 / 24))
-    far = math.exp(-between / 2)
-    weights = Similarity(bandwidth=2.0).update(nn.Identity(), traits)
-    torch.testing.assert_close(weights[0, :2], torch.tensor([1.0, far]) / (12 * (1 + far)))
-    # one in forty: the outlier's z is sqrt 39, the others' -1 / sqrt 39; kurtosis (39 ** 2 + 1 / 39) / 40
-    kurtosis = (39**2 + 39 / 39**2) / 40
-    apart = (math.log(kurtosis / 3) - 1 - math.sqrt(0.04 + 0.25)) * (39**0.5 + 39**-0.5) ** 2
-    traits = torch.zeros(40, 1)
-    traits[7] = 1.0
-    torch.testing.assert_close(distances_between(traits)[7, 3], torch.tensor(apart))
+def test_a_rare_kind_is_normalised_with_its_images_of_earlier_batches() -> None:
+    layer, model = layer_and_model()
+    earlier: dict[int, list[Tensor]] = {}
+    for number, kinds in enumerate([ALTERNATING, ALTERNATING[:9], [0] * 80 + [1] * 2, [1]]):
+        model(images_of(kinds, seed=number))
+        expected = by_definition(model.entered, kinds, layer, 3.0, earlier)
+        torch.testing.assert_close(model.left, expected, rtol=1e-3, atol=2e-3)
+        for value, kind in zip(model.entered.detach(), kinds, strict=True):
+            earlier.setdefault(kind, []).append(value)
+        if number == 2:  # the memory averages over 64 images: the next batch would weigh the oldest less
+            break
 
 
-def test_images_of_one_kind_keep_the_statistics_of_the_batch() -> None:
-    torch.manual_seed(0)
-    layer = layer_of(nn.BatchNorm2d, 0.25)
-    x = torch.randn(200, 3, 4, 4) * torch.randn(200, 3, 1, 1).exp()  # log variances are Gaussian
-    by_batch = nn.functional.batch_norm(x, None, None, layer.weight, layer.bias, training=True)
-    torch.testing.assert_close(layer(x), by_batch, rtol=1e-3, atol=1e-3)
-    for few in (2, 3):
-        by_batch = nn.functional.batch_norm(x[:few], None, None, layer.weight, layer.bias, training=True)
-        torch.testing.assert_close(layer(x[:few]), by_batch, rtol=1e-3, atol=1e-3)
+def test_without_memory_a_batch_does_not_depend_on_earlier_ones() -> None:
+    _, model = layer_and_model(memory=False)
+    few = images_of([1, 0, 0], seed=5)
+    before = model(few)
+    model(images_of(ALTERNATING))
+    torch.testing.assert_close(model(few), before, rtol=0, atol=0)
+    _, remembers = layer_and_model()
+    before = remembers(few)
+    remembers(images_of(ALTERNATING))
+    assert (remembers(few) - before).abs().max() > 0.01
 
 
-def test_distances_add_up_over_the_layers_and_a_new_pass_begins_anew() -> None:
-    similarity, first, second = Similarity(1.0), nn.Identity(), nn.Identity()
-    one, other = torch.randn(60, 2) ** 3, torch.randn(60, 3) ** 3
-    alone = similarity.update(first, one)
-    both = similarity.update(second, other)
-    mean = (distances_between(one) + distances_between(other)) / 2
-    torch.testing.assert_close(both, torch.softmax(-mean, dim=1))
-    torch.testing.assert_close(similarity.update(first, one), alone, rtol=0, atol=0)
-    torch.testing.assert_close(similarity.update(second, other), both, rtol=0, atol=0)
-    assert similarity.update(second, other[:2]).shape == (2, 2)
+def test_one_kind_gets_the_statistics_of_the_batch_up_to_the_prior() -> None:
+    layer, model = layer_and_model(prior=0.0)
+    model(images_of([0] * 100))
+    by_batch = nn.functional.batch_norm(model.entered, None, None, layer.weight, layer.bias, training=True)
+    torch.testing.assert_close(model.left, by_batch, rtol=1e-4, atol=1e-4)
 
 
-def test_a_wide_reach_gives_batch_statistics_and_a_narrow_one_the_image_its_own() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(40, 3, 6, 6) * (torch.arange(40.0) % 2 * 9 + torch.linspace(1, 2, 40)).view(40, 1, 1, 1)
-    wide, narrow = layer_of(nn.BatchNorm2d, 1e6), layer_of(nn.BatchNorm2d, 1e-8)
-    weight, bias = wide.weight, wide.bias
-    by_batch = nn.functional.batch_norm(x, None, None, weight, bias, training=True)
-    torch.testing.assert_close(wide(x), by_batch, rtol=1e-4, atol=1e-5)
-    by_image = nn.functional.instance_norm(x, weight=narrow.weight, bias=narrow.bias)
-    torch.testing.assert_close(narrow(x), by_image, rtol=1e-4, atol=1e-5)
+def test_a_single_image_relies_on_the_source_by_three_quarters() -> None:
+    layer, model = layer_and_model()
+    model(images_of([0]))
+    own = model.entered.flatten(2)
+    mean = (own.mean(2) + 3 * layer.source_mean) / 4
+    variance = (own.var(2, correction=0) + 3 * layer.source_var) / 4
+    normal = (model.entered - mean[..., None, None]) / (variance[..., None, None] + layer.eps).sqrt()
+    expected = normal * layer.weight[:, None, None] + layer.bias[:, None, None]
+    torch.testing.assert_close(model.left, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_each_of_two_kinds_gets_its_own_statistics_and_so_does_an_outlier() -> None:
-    torch.manual_seed(0)
-    layer = nn.BatchNorm2d(8)
+def test_further_passes_over_a_batch_and_samples_of_the_model_do_not_change_the_memory() -> None:
+    layer, model = layer_and_model()
+    (kinds,) = kinds_of(model)
+    kinds.managed = True
+    images, samples = images_of(ALTERNATING), images_of([0, 1] * 45, seed=7)
+    with kinds.during(images):
+        first = model(images)
+        memory = [buffer.clone() for buffer in model.buffers()]
+        torch.testing.assert_close(model(images), first, rtol=0, atol=0)
+        model(samples)  # their own kinds
+        torch.testing.assert_close(
+            model.left, by_definition(model.entered, [0, 1] * 45, layer, 3.0), rtol=1e-3, atol=1e-3
+        )
+        assert kinds.present is not kinds.batch
+        for same in (images.flip(-1), (images + 0.02).clamp(0, 1)):  # mirrored, moved
+            model(same)
+            assert kinds.present is kinds.batch
+    assert all(torch.equal(a, b) for a, b in zip(memory, model.buffers(), strict=True))
+    assert kinds.of_images() == ALTERNATING
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 99), share=st.floats(0, 1))
+def test_permuting_the_batch_permutes_the_answers(seed: int, share: float) -> None:
+    kinds = [int(i < share * 90) for i in range(90)]
+    order = torch.randperm(90, generator=torch.Generator().manual_seed(seed))
+    images = images_of(kinds, seed)
+    (_, one), (_, other) = layer_and_model(), layer_and_model()
+    torch.testing.assert_close(other(images[order]), one(images)[order], rtol=1e-3, atol=1e-3)
+
+
+def test_large_means_cost_no_digits_and_the_layout_does_not_matter() -> None:
+    layer = nn.BatchNorm2d(3)
     use_clustered_statistics(layer, prior=0)
-    calm, loud = torch.randn(60, 8, 16, 16), 30 * torch.randn(60, 8, 16, 16) + 5
-    for some in (60, 1):
-        answer = layer(torch.cat([calm, loud[:some]]))
-        for part in (answer[:60], answer[60:]):
-            assert part.mean().abs() < 0.05
-            assert abs(part.std() - 1) < 0.05
-
-
-def test_permuting_the_batch_permutes_the_answers_and_large_means_cost_no_digits() -> None:
-    torch.manual_seed(0)
-    layer = layer_of(nn.BatchNorm2d, 0.25)
-    x = torch.randn(40, 3, 5, 5) * (torch.arange(40) % 2 + torch.rand(40)).view(40, 1, 1, 1)
-    order = torch.randperm(40)
-    torch.testing.assert_close(layer(x[order]), layer(x)[order], rtol=1e-5, atol=1e-5)
+    x = torch.randn(40, 3, 5, 5)
     torch.testing.assert_close(layer(x + 1000), layer(x), rtol=0, atol=2e-2)
     torch.testing.assert_close(layer(x.contiguous(memory_format=torch.channels_last)), layer(x))
 
 
-def test_one_image_and_images_that_are_all_the_same_are_normalised_by_themselves() -> None:
-    layer = nn.BatchNorm2d(3, affine=False)
-    use_clustered_statistics(layer, prior=0)
-    x = torch.randn(1, 3, 8, 8)
-    torch.testing.assert_close(layer(x), nn.functional.instance_norm(x))
-    torch.testing.assert_close(layer(x.expand(5, -1, -1, -1)), nn.functional.instance_norm(x).expand(5, -1, -1, -1))
-    assert layer(torch.zeros(2, 3, 4, 4)).eq(0).all()
+def test_flat_images_and_one_image_stay_finite() -> None:
+    for images in (torch.zeros(70, 3, 8, 8), torch.ones(1, 3, 8, 8), torch.rand(70, 3, 8, 8)):
+        adapted = midway.adapt(tiny_network(), "bn", statistics="clustered")
+        for _ in range(3):
+            assert adapted(images).isfinite().all()
 
 
-def test_the_layer_keeps_its_place_and_a_copy_has_a_similarity_of_its_own() -> None:
+def test_the_layer_keeps_its_place_and_a_copy_has_kinds_of_its_own() -> None:
     model = tiny_network().eval()
     before = dict(model.named_parameters())
     made = midway.clustered(model)
     layers = [module for module in made.modules() if isinstance(module, ClusteredBatchNorm)]
     assert layers
     assert dict(made.named_parameters()).keys() == before.keys()
-    assert not any(
-        isinstance(module, ClusteredBatchNorm) for module in model.modules()
-    )  # the model given is not changed
-    assert {id(layer.similarity) for layer in layers} == {id(layers[0].similarity)}
+    assert not any(isinstance(module, ClusteredBatchNorm) for module in model.modules())  # the given one is unchanged
+    assert {id(layer.kinds) for layer in layers} == {id(kinds) for kinds in kinds_of(made)}
     other = [module for module in copy.deepcopy(made).modules() if isinstance(module, ClusteredBatchNorm)]
-    assert {id(layer.similarity) for layer in other} == {id(other[0].similarity)} != {id(layers[0].similarity)}
+    assert {id(layer.kinds) for layer in other} == {id(other[0].kinds)} != {id(layers[0].kinds)}
 
 
-def test_an_image_without_kin_leans_on_the_source_and_one_with_many_does_not() -> None:
-    torch.manual_seed(0)
-    layer = nn.BatchNorm2d(8, affine=False)
-    layer.running_mean, layer.running_var = torch.full((8,), -3.0), torch.full((8,), 4.0)
-    source = copy.deepcopy(layer).eval()
-    use_clustered_statistics(layer, prior=1e6)
-    calm, loud = torch.randn(199, 8, 16, 16), 30 * torch.randn(1, 8, 16, 16) + 5
-    torch.testing.assert_close(layer(torch.cat([calm, loud]))[-1:], source(loud), rtol=1e-2, atol=1e-2)
-    layer.prior = 3.0
-    answer = layer(torch.cat([calm, loud]))
-    by_batch = (
-        nn.functional.instance_norm(calm.transpose(0, 1).flatten(1)[None])[0].view(8, 199, 16, 16).transpose(0, 1)
-    )
-    assert (answer[:199] - by_batch).abs().mean() < 0.1  # three images beside two hundred
-    own = loud.flatten(2)
-    mean, variance = (own.mean(2) + 3 * -3) / 4, (own.var(2, correction=0) + 3 * 4) / 4  # one image beside three
-    expected = (loud - mean[..., None, None]) / (variance[..., None, None] + EPS).sqrt()
-    for found in (answer[-1:], layer(loud)):
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+def test_methods_say_which_image_is_of_which_kind() -> None:
+    adapted = midway.adapt(tiny_network(), "tent", statistics="clustered")
+    adapted(images_of(ALTERNATING))
+    assert adapted.diagnostics["kinds"] == ALTERNATING
+    assert adapted.diagnostics["num_kinds"] == 2
+    assert adapted.diagnostics["outliers"] == 0
+    adapted(images_of([0] * 50 + [1] + [0] * 49, seed=1))
+    assert adapted.diagnostics["kinds"] == [0] * 50 + [1] + [0] * 49
+    adapted.reset()
+    lone = images_of([0] * 50 + [1] + [0] * 49, seed=1)
+    adapted(lone)
+    assert adapted.diagnostics["outliers"] == 1
+
+
+def test_the_models_of_mita_share_their_kinds_and_have_memories_of_their_own() -> None:
+    adapted = midway.adapt(tiny_network(), "mita", statistics="clustered")
+    assert len(kinds_of(adapted)) == 1
+    adapted(images_of(ALTERNATING))
+    assert int(kinds_of(adapted)[0].filled) == 90
+    memories = [dict(model.named_buffers()) for model in (adapted.model, adapted.data_model)]
+    name = next(name for name in memories[0] if name.endswith("kind_mean"))
+    assert memories[0][name] is not memories[1][name]
+    assert all(memory[name].any() for memory in memories)
 
 
 def test_models_without_batch_statistics_are_refused_with_a_reason() -> None:
     with pytest.raises(ValueError, match="no BatchNorm layer, so its images share no statistics"):
         midway.clustered(nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4)))
-    with pytest.raises(ValueError, match="bandwidth must be above 0, got 0"):
-        midway.clustered(tiny_network(), bandwidth=0)
     with pytest.raises(ValueError, match="prior must be 0 or a number of images, got -1"):
         midway.clustered(tiny_network(), prior=-1)
 
 
-def two_kinds(n: int = 40) -> Tensor:
-    """Images of which every third is much calmer than the rest."""
-    torch.manual_seed(0)
-    kinds = torch.where(torch.arange(n) % 3 > 0, 1.0, 0.1).view(-1, 1, 1, 1)
-    return (0.5 + kinds * (torch.rand(n, 3, 8, 8) - 0.5)).clamp(0, 1)
-
-
 def test_two_kinds_of_images_are_told_apart_by_a_network() -> None:
-    network, images = tiny_network(), two_kinds()
+    network, images = tiny_network(), images_of(ALTERNATING)
     assert (midway.adapt(network, "bn", statistics="clustered")(images) - midway.BN(network)(images)).abs().max() > 0.01
 
 
 CONTRACT = [check for check in midway.testing.CONTRACT if check is not midway.testing.check_every_norm_and_image_works]
-BATCH_METHODS = [name for name in midway.methods.names() if not midway.methods.find(name).uses_source_statistics]
+BATCH_METHODS = ("bn", "tent", "sar", "t3a", "tea", "mita")  # each uses the network in another way
 
 
 @pytest.mark.parametrize("name", BATCH_METHODS)
@@ -241,24 +248,20 @@ def test_every_method_keeps_its_contract_with_them(
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])  # noqa: S301
-def test_a_copy_does_not_carry_the_last_batch(copied: Callable[[nn.Module], nn.Module]) -> None:
-    model, images = midway.clustered(tiny_network()), two_kinds()
+def test_a_copy_carries_the_memory_and_not_the_last_batch(copied: Callable[[nn.Module], nn.Module]) -> None:
+    model, images = midway.clustered(tiny_network()).eval(), images_of(ALTERNATING)
     model(images.flip(0))
-    torch.testing.assert_close(copied(model)(images), model(images), rtol=0, atol=0)
+    torch.testing.assert_close(copied(model)(images[:9]), model(images[:9]), rtol=0, atol=0)
 
 
 def test_float64_is_exact_and_autocast_costs_no_more_than_in_batch_norm() -> None:
     torch.manual_seed(0)
-    layer = layer_of(nn.BatchNorm2d, 0.5).double()
-    x = (torch.randn(24, 3, 2, 2) * torch.linspace(0.2, 5, 24).view(-1, 1, 1, 1)).double().requires_grad_()
-    with torch.no_grad():
-        assert layer(x).dtype == torch.float64
-    # the weights of similarity count as constants, so numerical differences see more than the gradient: fix them
-    kin = torch.softmax(torch.randn(24, 24).double(), dim=1)
-    layer.similarity.update = lambda *_: kin  # type: ignore[method-assign]
-    assert torch.autograd.gradcheck(layer, (x,))
+    layer = nn.BatchNorm2d(3)
+    use_clustered_statistics(layer)
+    x = torch.randn(24, 3, 2, 2).double().requires_grad_()
+    assert torch.autograd.gradcheck(layer.double(), (x,))
 
-    layer = layer_of(nn.BatchNorm2d, 0.25)
+    layer.float()
     x = torch.cat([torch.randn(30, 3, 8, 8), 20 + 5 * torch.randn(30, 3, 8, 8)])
     exact = layer(x)
     with torch.autocast("cpu", torch.bfloat16):
@@ -292,7 +295,8 @@ def test_layers_without_running_statistics_count_and_other_layers_are_left_alone
 
 
 def test_shapes_that_batch_norm_refuses_are_refused() -> None:
-    layer = layer_of(nn.BatchNorm2d, 0.25)
+    layer = nn.BatchNorm2d(3)
+    use_clustered_statistics(layer, prior=0)
     with pytest.raises(ValueError, match=r"expected 3 channels in dimension 1, got images \(2, 1, 4, 4\)"):
         layer(torch.rand(2, 1, 4, 4))
     with pytest.raises(ValueError, match="more than 1 value per channel"):
@@ -300,26 +304,22 @@ def test_shapes_that_batch_norm_refuses_are_refused() -> None:
     assert layer(torch.rand(0, 3, 4, 4)).shape == (0, 3, 4, 4)
 
 
-def test_kindred_twice_keeps_the_source_and_settings_are_part_of_the_state() -> None:
-    model = tiny_network()
-    before = [layer.running_mean for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
-    use_clustered_statistics(model)
-    use_clustered_statistics(model, prior=7)
-    layers = [layer for layer in model.modules() if isinstance(layer, ClusteredBatchNorm)]
-    assert all(torch.equal(layer.source_mean, mean) for layer, mean in zip(layers, before, strict=True))  # type: ignore[arg-type]
-    assert "statistics='clustered, bandwidth 0.25, prior 7'" in repr(midway.Tent(model))
-    with pytest.raises(ValueError, match=r"the state is of statistics=.clustered, bandwidth 0\.25, prior 7"):
+def test_settings_are_part_of_the_state() -> None:
+    model = midway.clustered(tiny_network(), prior=7)
+    assert "statistics='clustered, prior 7'" in repr(midway.Tent(model))
+    assert "statistics='clustered-batch'" in repr(midway.Tent(midway.clustered(tiny_network(), memory=False)))
+    with pytest.raises(ValueError, match=r"the state is of statistics=.clustered, prior 7"):
         midway.Tent(midway.clustered(tiny_network())).load_state_dict(midway.Tent(model).state_dict())
 
 
 def test_the_statistics_are_seen_and_states_do_not_mix() -> None:
-    plain, kindred = (midway.adapt(tiny_network(), "tent", statistics=each) for each in (None, "clustered"))
-    assert "statistics='clustered'" in repr(kindred)
+    plain, clustered = (midway.adapt(tiny_network(), "tent", statistics=each) for each in (None, "clustered"))
+    assert "statistics='clustered'" in repr(clustered)
     assert "statistics" not in repr(plain)
     with pytest.raises(ValueError, match="statistics"):
-        kindred.load_state_dict(plain.state_dict())
+        clustered.load_state_dict(plain.state_dict())
     with pytest.raises(ValueError, match="statistics"):
-        plain.load_state_dict(kindred.state_dict())
+        plain.load_state_dict(clustered.state_dict())
 
 
 @pytest.mark.parametrize("name", ["memo", "dua"])
@@ -337,5 +337,5 @@ def test_statistics_are_a_setting_of_every_method_in_plans_and_text() -> None:
     (entry,) = parse_entries('tent(statistics="clustered", label="tent_clustered")')
     assert entry.complete_settings(0)["statistics"] == "clustered"
     assert "statistics" not in Entry.make("tent", {"statistics": None}).complete_settings(0)
-    with pytest.raises(ValueError, match="statistics must be 'clustered', or None for the method's own, got 'bacth'"):
+    with pytest.raises(ValueError, match=r"statistics must be 'clustered', 'clustered-batch' .* got 'bacth'"):
         Entry.make("tent", {"statistics": "bacth"})

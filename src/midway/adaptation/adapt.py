@@ -43,10 +43,13 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
     if wrap is not None and (not isinstance(wrap, str) or wrap not in WRAPPERS):
         raise ValueError(f"wrap must be {', '.join(map(repr, sorted(WRAPPERS)))} or None, got {wrap!r}.")
     statistics = settings.pop(STATISTICS, None)
-    if statistics not in (None, "clustered"):
-        raise ValueError(f"statistics must be 'clustered', or None for the method's own, got {statistics!r}.")
+    if statistics not in (None, "clustered", "clustered-batch"):
+        raise ValueError(
+            "statistics must be 'clustered', 'clustered-batch' (without memory), or None for the method's own, "
+            f"got {statistics!r}."
+        )
     if statistics is not None and not isinstance(model, Method):  # the method refuses an adapted model
-        model = clustered(model)
+        model = clustered(model, memory=statistics == "clustered")
     adapted = find(method)(model, **settings)
     return adapted if wrap is None else WRAPPERS[wrap](adapted)
 

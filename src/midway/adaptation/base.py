@@ -6,6 +6,7 @@ import inspect
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, final
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, is_logits
-from midway.adaptation.clustered import is_clustered, statistics_of
+from midway.adaptation.clustered import is_clustered, kinds_of, statistics_of
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
 from midway.adaptation.normalization import uses_batch_statistics
 from midway.adaptation.optimization import optimizer_step
@@ -45,6 +46,8 @@ class _Sealed(ABCMeta):
             }
             if (statistics := statistics_of(method)) is not None:
                 method._given |= {"statistics": statistics}
+            for kinds in kinds_of(method):
+                kinds.managed = True
             method._source = method.snapshot()
         return method
 
@@ -110,7 +113,7 @@ class Method(Stateful, metaclass=_Sealed):
         self._declare_records()
 
     def _declare_records(self) -> None:
-        self.records: dict[str, float] = self.add_state("records", {})
+        self.records: dict[str, Any] = self.add_state("records", {})
         self.resolved: dict[str, Any] = self.add_state("resolved", {})
 
     @property
@@ -136,7 +139,14 @@ class Method(Stateful, metaclass=_Sealed):
         self._check_images(images)
         with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
             images = images.detach().clone() if images.is_inference() else images.detach()
-            logits = self.step(self._prepare(images))
+            images = self._prepare(images)
+            with ExitStack() as batch:
+                for kinds in kinds_of(self):
+                    batch.enter_context(kinds.during(images))
+                logits = self.step(images)
+            for kinds in kinds_of(self):
+                found = kinds.of_images()
+                self.records |= {"kinds": found, "num_kinds": len(set(found)), "outliers": kinds.outliers()}
         if not is_logits(logits, images):
             shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise TypeError(
@@ -182,7 +192,7 @@ class Method(Stateful, metaclass=_Sealed):
         return self._given | self.resolved
 
     @property
-    def diagnostics(self) -> dict[str, float]:
+    def diagnostics(self) -> dict[str, Any]:
         """What the method recorded: values of the last batch, and counters since the last reset."""
         return dict(self.records)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.clustered import kinds_of
 from midway.adaptation.energy import Chains, EnergyModel, ModelAda
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
@@ -227,6 +228,9 @@ class MITA(Method):
 
 
 def _twin(model: nn.Module) -> nn.Module:
-    """Copy the trainable weights and share the frozen ones: the second model costs only its scales and shifts."""
-    frozen = {id(parameter): parameter for parameter in model.parameters() if not parameter.requires_grad}
-    return copy.deepcopy(model, memo=frozen)
+    """Copy the trainable weights and share the frozen ones: the second model costs only its scales and shifts.
+
+    The kinds of images are shared too: they depend on the images alone.
+    """
+    frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
+    return copy.deepcopy(model, memo={id(each): each for each in [*frozen, *kinds_of(model)]})

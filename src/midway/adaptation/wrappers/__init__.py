@@ -42,7 +42,7 @@ class Wrapper(Method):
         return self.method.hyperparameters | super().hyperparameters
 
     @property
-    def diagnostics(self) -> dict[str, float]:
+    def diagnostics(self) -> dict[str, Any]:
         """The diagnostics of the inner method and of the wrapper."""
         return self.method.diagnostics | super().diagnostics
 

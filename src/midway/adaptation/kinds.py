@@ -1,0 +1,315 @@
+"""Kinds of images: which images of a stream have the same corruption, told from their spectra alone.
+
+The spectra of one kind are close to a Gaussian. ``KnownKinds`` is a mixture of such Gaussians with one covariance,
+fitted to the most recent images of a stream and updated by every batch:
+
+1. Fit. One step of EM over the recent images; what is known about a kind from earlier images is a prior of its centre.
+2. Split. A kind of n images with two parts, shares p and 1 - p, whose centres have the Mahalanobis distance D, becomes
+   two if s = D^2 p (1 - p) > 4 + 200 / n. Content alone rarely reaches that.
+3. Outliers. q is the squared distance of an image from its centre, relative to the median over the images. An image of
+   the batch with q > 2.5 + 125 / n starts a kind of its own.
+4. Merge. Two kinds with D^2 < 9 become one.
+
+Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
+is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
+(D^2 / median))^2 and those of the larger kind the rest. A kind that is not rare is trusted by s - 4 - 200 / n instead,
+if that is more.
+
+The counts of a kind decay slowly, by half in 7,000 images, and a kind without images is forgotten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from midway.adaptation.spectra import FEATURES
+
+LIMIT = 24
+"""The largest number of kinds."""
+
+RECENT = 1000
+"""The number of spectra that the mixture is fitted to."""
+
+FORGETTING = 0.9999
+"""The factor of the counts for each image."""
+
+SMALLEST = 64
+"""The number of recent images from which on kinds are told apart, and of new images after which each may be split."""
+
+RARE = 0.05
+"""The share of all images below which a kind is rare."""
+
+WIDER = 5.0
+"""How much wider a rare kind may be than the others before an image far from its centre starts another one."""
+
+LEAST_VARIANCE = 0.1
+"""What is added to the variances: differences of log power by less than about 0.3 tell nothing."""
+
+
+@dataclass
+class KnownKinds:
+    """What is known of the kinds in a stream. Slots without a kind have count 0.
+
+    Attributes:
+        centres: The mean spectrum of each kind, (kinds, features).
+        counts: The number of images of each kind, forgetting slowly.
+        covariance: The covariance within kinds.
+        recent: The spectra of the recent images, oldest first.
+        unsplit: The number of images since kinds were last split.
+    """
+
+    centres: Tensor
+    counts: Tensor
+    covariance: Tensor
+    recent: Tensor
+    unsplit: int
+
+    @classmethod
+    def none(cls, device: torch.device | None = None, dtype: torch.dtype = torch.float64) -> KnownKinds:
+        """Return the state before the first image."""
+        zeros = torch.zeros(LIMIT, FEATURES, dtype=dtype, device=device)
+        return cls(zeros, zeros[:, 0].clone(), zeros.new_ones(FEATURES).diag(), zeros[:0], 0)
+
+
+@dataclass
+class Assignment:
+    """The kinds of a batch.
+
+    Attributes:
+        members: The probability that image i is of kind k, (images, kinds).
+        mixing: The share of kind j in the statistics of kind k, (kinds, kinds): the identity but for rare kinds.
+        moves: Which images in memory belong to which kind now, (kinds, kinds) of zeros and ones: the counts become
+            ``moves @ counts``. Kinds that were split or are new start without memory, merged kinds have that of both.
+        outliers: Whether an image is of a rare kind that is trusted by more than half, (images,).
+    """
+
+    members: Tensor
+    mixing: Tensor
+    moves: Tensor
+    outliers: Tensor
+
+
+@torch.no_grad()
+def assign(known: KnownKinds, spectra: Tensor) -> tuple[Assignment, KnownKinds]:
+    """Return the kinds of a batch and what is known after it.
+
+    Example:
+        >>> import torch
+        >>> spectra = torch.randn(200, 30)
+        >>> spectra[:100] += 5
+        >>> kinds, known = assign(KnownKinds.none(), spectra)
+        >>> kinds.members.argmax(dim=1).unique(return_counts=True)[1].tolist()
+        [100, 100]
+    """
+    fit = _Fit(known, spectra.to(known.centres))
+    if fit.distinct >= SMALLEST:
+        if fit.unsplit >= SMALLEST:
+            fit.split()
+        fit.start_kinds_of_outliers()
+    fit.merge()
+    return fit.result()
+
+
+class _Fit:
+    """One update of the mixture: ``x`` are the recent spectra, ``r`` the probabilities of the kinds."""
+
+    def __init__(self, known: KnownKinds, batch: Tensor) -> None:
+        self.x = torch.cat([known.recent, batch])
+        self.total, self.images = len(self.x), len(batch)
+        self.distinct = len(self.x.float().unique(dim=0))  # copies of an image are one example of its kind
+        self.origin = self.x.mean(dim=0)
+        self.centres, self.counts, self.covariance = known.centres.clone(), known.counts.clone(), known.covariance
+        self.unsplit, self.median = known.unsplit + self.images, float(FEATURES)
+        self.moves = torch.eye(len(self.counts), dtype=self.x.dtype, device=self.x.device)
+        if not self.counts.any():
+            self.centres[0], self.counts[0] = batch.mean(dim=0), 1
+        self.r = self._probabilities()
+        # What earlier images than the recent ones say about a centre: their number and their mean.
+        in_recent = self.r[: self.total - self.images].sum(dim=0)
+        self.prior_counts, self.prior_centres = (known.counts - in_recent).clamp(min=0), self.centres.clone()
+        self._em(1)
+
+    def _probabilities(self) -> Tensor:
+        """The probability of each kind for each image."""
+        return self._log_weights(self.x, self.counts > 0).softmax(dim=1)
+
+    def _log_weights(self, x: Tensor, kinds: Tensor) -> Tensor:
+        centres = self.centres - self.origin
+        slopes = torch.linalg.solve(self.covariance, centres.T)
+        share = (self.counts / self.counts.sum()).clamp(min=1e-3)
+        logits = (x - self.origin) @ slopes - (centres * slopes.T).sum(dim=1) / 2 + share.log()
+        weights: Tensor = logits.masked_fill(~kinds, -torch.inf)
+        return weights
+
+    def _em(self, times: int) -> None:
+        for _ in range(times):
+            self.counts = self.r.sum(dim=0) + self.prior_counts
+            sums = self.r.T @ self.x + self.prior_counts[:, None] * self.prior_centres
+            means = sums / self.counts.clamp(min=1e-9)[:, None]
+            self.centres = torch.where(self.counts[:, None] > 0, means, self.centres)
+            rest = self.x - self.r @ self.centres
+            self.covariance = _shrunk(rest.T @ rest, self.total)
+            self.r = self._probabilities()
+
+    def _free_slot(self) -> int | None:
+        """An unused slot, or that of a kind with less than one image left."""
+        smallest = int(self.counts.argmin())
+        return smallest if self.counts[smallest] < 1 else None
+
+    def _occupy(self, slot: int, centre: Tensor) -> None:
+        self.centres[slot] = self.prior_centres[slot] = centre
+        self.prior_counts[slot] = 0
+        self.moves[slot] = self.moves[:, slot] = 0
+
+    def split(self, most: int = 6) -> None:
+        """Divide kinds into two parts, the most distinct first, as long as the parts are far apart."""
+        self.unsplit = 0
+        whole: set[int] = set()
+        for _ in range(most):
+            slot = self._free_slot()
+            candidates = [k for k in range(len(self.counts)) if k not in whole and self.r[:, k].sum() >= 12]
+            if slot is None or not candidates:
+                return
+            factor = torch.linalg.cholesky(self.covariance)
+            white = torch.linalg.solve_triangular(factor, (self.x - self.origin).T, upper=False).T
+            excess, kind, part = -1.0, -1, self.r[:, 0]
+            for k in candidates:
+                found, its_part = _two_parts(white, self.r[:, k])
+                if found <= 0:
+                    whole.add(k)
+                elif found > excess:
+                    excess, kind, part = found, k, its_part
+            if excess <= 0:
+                return
+            members = self.r[:, kind].clone()
+            for place, share in ((slot, part), (kind, 1 - part)):
+                self.r[:, place] = members * share
+                self._occupy(place, self.r[:, place] @ self.x / self.r[:, place].sum())
+            self._em(2)
+
+    def start_kinds_of_outliers(self, most: int = 4) -> None:
+        """Give the images that are far from every kind kinds of their own, the farthest first."""
+        threshold = 2.5 + 125 / self.distinct
+        for _ in range(most):
+            rest = self.x - self.r @ self.centres
+            distance = (torch.linalg.solve(self.covariance, rest.T).T * rest).sum(dim=1)
+            kin = self.r @ self.counts
+            distance /= (1 - distance / self.total - 1 / kin.clamp(min=1.5)).clamp(min=0.05)  # had it not been there
+            self.median = float(distance.median().clamp(min=1e-9))
+            rare = (self.counts < RARE * self.counts.sum()).to(distance)
+            q = distance / self.median / (1 + (WIDER - 1) * (self.r @ rare))
+            image = self.total - self.images + int(q[-self.images :].argmax())
+            slot = self._free_slot()
+            if q[image] <= threshold or slot is None:
+                return
+            self._occupy(slot, self.x[image])
+            self.counts[slot] = 1
+            self.r = self._probabilities()
+            self.r[: self.total - self.images, slot] = 0
+            self.r /= self.r.sum(dim=1, keepdim=True)
+            self._em(1)
+
+    def merge(self) -> None:
+        """Unite kinds whose centres are close."""
+        while True:
+            chance = FEATURES / self.counts.clamp(min=1e-9)  # what the centres of few images differ by
+            distance = self._distances() - chance[:, None] - chance
+            alive = self.counts > 0
+            apart = ~(alive[:, None] & alive) | torch.eye(len(alive), dtype=torch.bool, device=alive.device)
+            distance = distance.masked_fill(apart, torch.inf)
+            a, b = divmod(int(distance.argmin()), len(self.counts))
+            if distance[a, b] > 9:
+                return
+            a, b = (a, b) if self.counts[a] >= self.counts[b] else (b, a)
+            both = self.counts[a] + self.counts[b]
+            self.centres[a] += (self.centres[b] - self.centres[a]) * self.counts[b] / both
+            self.counts[a], self.counts[b] = both, 0
+            self.r[:, a] += self.r[:, b]
+            self.r[:, b] = 0
+            self.moves[a] += self.moves[b]
+            self.moves[b] = 0
+
+    def result(self) -> tuple[Assignment, KnownKinds]:
+        """Return the kinds of the batch and what is known after it."""
+        counts = self.counts * FORGETTING**self.images
+        counts[counts < 0.3] = 0
+        members = self.r[-self.images :] * (counts > 0)
+        members /= members.sum(dim=1, keepdim=True)
+        mixing, trust = self._mixing(counts)
+        outlying = (trust > 0.5) & (counts < RARE * counts.sum())
+        known = KnownKinds(self.centres, counts, self.covariance, self.x[-RECENT:], self.unsplit)
+        return Assignment(members, mixing, self.moves, outlying[members.argmax(dim=1)]), known
+
+    def _mixing(self, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """The share of each kind in the statistics of each kind, and how far each is trusted; larger kinds first."""
+        mixing, trust = torch.eye(len(counts), dtype=counts.dtype, device=counts.device), torch.ones_like(counts)
+        distances, larger = self._distances(), torch.zeros_like(counts, dtype=torch.bool)
+        for k in counts.argsort(descending=True, stable=True)[: int((counts > 0).sum())].tolist():
+            if larger.any():
+                nearest = int(distances[k].masked_fill(~larger, torch.inf).argmin())
+                distance = float(distances[k, nearest] - self.median / counts[k].clamp(min=1))
+                p = float(counts[k] / (counts[k] + counts[nearest]))
+                trust[k] = 1 - min(1.0, (1.5 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
+                if p > 2 * RARE:
+                    trust[k] = max(float(trust[k]), min(1.0, distance * p * (1 - p) - (4 + 200 / self.distinct)))
+                of_larger = self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing
+                mixing[k] = torch.lerp(of_larger[0], mixing[k], trust[k])
+            larger[k] = True
+        return mixing, trust
+
+    def _distances(self) -> Tensor:
+        """The squared Mahalanobis distances between the centres."""
+        centres = self.centres - self.origin
+        inner = centres @ torch.linalg.solve(self.covariance, centres.T)
+        distances: Tensor = inner.diagonal()[:, None] + inner.diagonal() - 2 * inner
+        return distances
+
+
+def _shrunk(scatter: Tensor, n: int) -> Tensor:
+    """The covariance of n deviations from their scatter, shrunk to its diagonal by d / (d + n).
+
+    The variances lean on 1 by two images.
+    """
+    d = scatter.shape[-1]
+    variances = (scatter.diagonal() + 2) / (n + 2) + LEAST_VARIANCE
+    off_diagonal = 1 - torch.eye(d, dtype=scatter.dtype, device=scatter.device)
+    return scatter / (d + n) * off_diagonal + variances.diag()
+
+
+def _two_parts(white: Tensor, members: Tensor, directions: int = 3, rounds: int = 8) -> tuple[float, Tensor]:
+    """Divide a kind into two Gaussians with one covariance, by EM started along its leading directions.
+
+    ``white`` are the spectra in coordinates in which the covariance within all kinds is the identity. Return the excess
+    of D^2 p (1 - p) over its threshold, and the share of the smaller part in each image, of the best start.
+    """
+    n = members.sum()
+    z = white - members @ white / n
+    projected = z @ torch.linalg.eigh((z * members[:, None]).T @ z / n).eigenvectors[:, -directions:]
+    inside = projected[members > 0.5]
+    if len(inside) < 12:
+        return -1.0, members
+    low, high = inside.quantile(torch.tensor([0.25, 0.75], dtype=z.dtype, device=z.device), dim=0)
+    for _ in range(6):  # 2-means in one dimension
+        upper = (projected > (low + high) / 2).to(z) * members[:, None]
+        lower = members[:, None] - upper
+        high = (upper * projected).sum(dim=0) / upper.sum(dim=0).clamp(min=1e-6)
+        low = (lower * projected).sum(dim=0) / lower.sum(dim=0).clamp(min=1e-6)
+    part = (projected > (low + high) / 2).to(z).T
+    for _ in range(rounds):
+        weights = part * members
+        p = (weights.sum(dim=1) / n).clamp(1e-4, 1 - 1e-4)
+        one = weights @ z / (n * p)[:, None]
+        other = -one * (p / (1 - p))[:, None]
+        difference = one - other
+        # The split removes n / N p (1 - p) d d^T from the covariance, the identity; inverse by Sherman and Morrison.
+        removed = n / len(z) * p * (1 - p) * difference.square().sum(dim=1)
+        normal = difference / (1 - removed).clamp(min=0.02)[:, None]
+        bias = ((one + other) / 2 * normal).sum(dim=1) - (p / (1 - p)).log()
+        part = (normal @ z.T - bias[:, None]).clamp(-50, 50).sigmoid()
+    distinct = (difference * normal).sum(dim=1) * p * (1 - p)
+    excess = torch.where(torch.minimum(p, 1 - p) * n >= 1.5, distinct - (4 + 200 / n), -1.0)
+    best = int(excess.argmax())
+    return float(excess[best]), part[best] if p[best] <= 0.5 else 1 - part[best]

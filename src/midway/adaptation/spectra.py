@@ -1,0 +1,60 @@
+"""The spectrum of an image: a short description of its corruption that does not depend much on its content."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+BANDS = (0.5, 2, 4, 8, 12, 16, 20, 24, 28, 33, 46)
+"""Limits of the radial frequency bands, in half periods over 32 pixels (of an image resized to that)."""
+
+PLANES = 3
+FEATURES = PLANES * (len(BANDS) - 1)
+FLOOR = 1e-6
+"""Added to the power: about that of rounding to bytes."""
+
+
+def spectra(images: Tensor) -> Tensor:
+    """Return the log power of images (N, C, H, W) in ten radial frequency bands of three planes, (N, 30), float32.
+
+    The planes are the mean of the channels and the differences of the first and the last channel from it; a plane that
+    an image does not have (one or two channels) is constant. The power is that of the orthonormal cosine transform,
+    averaged over the frequencies of a band, so images of different sizes are comparable.
+
+    Example:
+        >>> flat, noise = torch.full((1, 3, 32, 32), 0.5), torch.rand(1, 3, 32, 32)
+        >>> (spectra(noise) - spectra(flat)).min() > 5
+        tensor(True)
+    """
+    images = images.detach().float()
+    if images.ndim == 3:  # signals (N, C, L)
+        images = images.unsqueeze(2)
+    mean = images.mean(dim=1, keepdim=True)
+    differences = [images[:, [0]] - mean, images[:, [-1]] - mean] if images.shape[1] > 1 else [mean * 0] * 2
+    planes = torch.cat([mean, *differences], dim=1)
+    height, width = planes.shape[2:]
+    vertical, horizontal = (_cosines(size, planes.device) for size in (height, width))
+    power = (vertical @ planes @ horizontal.T).square().flatten(2)
+    return (power @ _bands(height, width, planes.device) + FLOOR).log().flatten(1)
+
+
+@lru_cache(maxsize=16)
+def _cosines(size: int, device: torch.device) -> Tensor:
+    """The orthonormal cosine transform of ``size`` values, as a matrix."""
+    k, i = torch.arange(size, dtype=torch.float64)[:, None], torch.arange(size, dtype=torch.float64)
+    matrix = torch.cos(math.pi * (2 * i + 1) * k / (2 * size)) * math.sqrt(2 / size)
+    matrix[0] /= math.sqrt(2)
+    return matrix.to(device, torch.float32)
+
+
+@lru_cache(maxsize=16)
+def _bands(height: int, width: int, device: torch.device) -> Tensor:
+    """The weights that average the frequencies of each band, (height x width, bands)."""
+    rows, columns = torch.arange(height) * 32 / height, torch.arange(width) * 32 / width
+    radius = (rows[:, None].square() + columns.square()).sqrt().flatten()
+    inside = torch.stack([(radius >= low) & (radius < high) for low, high in itertools.pairwise(BANDS)], dim=1)
+    return (inside / inside.sum(dim=0).clamp(min=1)).to(device)

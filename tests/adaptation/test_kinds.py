@@ -1,0 +1,188 @@
+"""Kinds of images: spectra and the mixture fitted to them, by definition, by laws, and on real corruptions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.fft import dctn
+from scipy.stats import multivariate_normal
+from torch import Tensor
+
+import midway
+from midway.adaptation.kinds import RECENT, Assignment, KnownKinds, _Fit, _shrunk, _two_parts, assign
+from midway.adaptation.spectra import BANDS, FEATURES, spectra
+
+
+def naive_spectrum(image: Tensor) -> list[float]:
+    """One image, one frequency at a time."""
+    channels, height, width = image.shape
+    mean = image.numpy().mean(axis=0)
+    planes = [mean, image[0].numpy() - mean, image[channels - 1].numpy() - mean]
+    values = []
+    for plane in planes:
+        power = dctn(plane, norm="ortho") ** 2
+        for low, high in pairwise(BANDS):
+            inside = [
+                power[i, j]
+                for i in range(height)
+                for j in range(width)
+                if low <= np.hypot(i * 32 / height, j * 32 / width) < high
+            ]
+            values.append(np.log((np.mean(inside) if inside else 0) + 1e-6))
+    return values
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (2, 8, 8), (4, 20, 33), (3, 64, 48)])
+def test_spectra_are_those_of_the_definition(shape: tuple[int, ...]) -> None:
+    images = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
+    expected = torch.tensor([naive_spectrum(image) for image in images], dtype=torch.float32)
+    torch.testing.assert_close(spectra(images), expected, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(spectra(images.flip(-1)), spectra(images), rtol=1e-4, atol=1e-4)  # mirrored
+    assert spectra(images[..., 0]).shape == (3, FEATURES)  # signals
+
+
+def gaussian(n: int, centre: float = 0.0, seed: int = 0, width: float = 1.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return centre + width * torch.randn(n, FEATURES, generator=generator, dtype=torch.float64)
+
+
+def kinds(found: Assignment) -> list[int]:
+    return found.members.argmax(dim=1).tolist()
+
+
+def test_the_probabilities_are_those_of_a_mixture_of_gaussians() -> None:
+    fit = _Fit(KnownKinds.none(), torch.cat([gaussian(60), gaussian(60, 1.0, seed=1)]))
+    fit.centres[:2], fit.counts[:2] = torch.stack([fit.x[:60].mean(0), fit.x[60:].mean(0)]), torch.tensor([90.0, 30.0])
+    density = [
+        share * multivariate_normal(fit.centres[k], fit.covariance).pdf(fit.x) for k, share in ((0, 0.75), (1, 0.25))
+    ]
+    expected = torch.as_tensor(np.stack(density, axis=1) / np.sum(density, axis=0)[:, None])
+    torch.testing.assert_close(fit._probabilities()[:, :2], expected, rtol=1e-6, atol=1e-9)
+
+
+def test_the_covariance_is_shrunk_as_written() -> None:
+    plain = gaussian(50).T @ gaussian(50)
+    found = _shrunk(plain, 50)
+    for i in range(FEATURES):
+        for j in range(FEATURES):
+            expected = (plain[i, i] + 2) / 52 + 0.1 if i == j else plain[i, j] / 50 * (1 - 30 / 80)
+            assert found[i, j] == pytest.approx(float(expected))
+
+
+def test_two_parts_have_the_distance_that_labels_give() -> None:
+    generator = torch.Generator().manual_seed(0)
+    white = torch.randn(1000, FEATURES, generator=generator, dtype=torch.float64)
+    white[700:800, 0] += 9
+    white[:, 0] /= white[:, 0].std()
+    members = torch.zeros(1000, dtype=torch.float64)
+    members[500:800] = 1  # a kind of 300 images, of which a third is different
+    excess, part = _two_parts(white, members)
+    assert ((part > 0.5)[500:800] == (torch.arange(300) >= 200)).float().mean() > 0.99
+    p = float((part * members).sum() / 300)
+    one, other = (weights @ white / weights.sum() for weights in (part * members, (1 - part) * members))
+    removed = 0.3 * p * (1 - p) * torch.outer(one - other, one - other)
+    inverse = torch.linalg.inv(torch.eye(FEATURES, dtype=torch.float64) - removed)
+    distance = (one - other) @ inverse @ (one - other)
+    assert excess == pytest.approx(float(distance) * p * (1 - p) - (4 + 200 / 300), rel=1e-2)
+
+
+def test_several_kinds_are_found_and_keep_their_numbers() -> None:
+    def batch(seed: int) -> Tensor:
+        parts = [gaussian(50, seed=seed + i) for i in range(4)]
+        for part, features in zip(parts[1:], (slice(0, 10), slice(10, 20), slice(20, 30)), strict=True):
+            part[:, features] += 5
+        return torch.cat(parts)
+
+    known, numbers = KnownKinds.none(), []
+    for seed in range(0, 40, 10):
+        found, known = assign(known, batch(seed))
+        assert [len(set(kinds(found)[start : start + 50])) for start in range(0, 200, 50)] == [1] * 4
+        numbers.append([kinds(found)[start] for start in range(0, 200, 50)])
+    assert len(set(numbers[0])) == 4
+    assert numbers[1:] == [numbers[0]] * 3
+    assert sorted(known.counts[known.counts > 0].tolist()) == pytest.approx([196.0] * 4, abs=4)
+
+
+def test_a_lone_outlier_is_found_and_recognised_when_its_kind_returns() -> None:
+    known, own = KnownKinds.none(), []
+    for seed in range(4):
+        batch = gaussian(200, seed=seed)
+        batch[17] += 6
+        found, known = assign(known, batch)
+        assert found.outliers.nonzero().flatten().tolist() == [17]
+        own.append(kinds(found)[17])
+    assert len(set(own)) == 1
+    assert known.counts[own[0]] == pytest.approx(4, abs=0.2)
+    assert found.mixing[own[0], own[0]] > 0.9
+
+
+def test_one_kind_stays_one_and_kinds_that_are_gone_are_forgotten() -> None:
+    known = KnownKinds.none()
+    for seed in range(6):
+        found, known = assign(known, gaussian(200, seed=seed))
+        assert set(kinds(found)) == {0}
+    assert len(known.recent) == RECENT
+    known.counts[5] = 0.5
+    known.centres[5] = 9.0
+    for seed in range(30):
+        found, known = assign(known, gaussian(200, seed=seed))
+    assert known.counts[5] == 0
+
+
+def test_memory_moves_with_the_kinds() -> None:
+    found, known = assign(KnownKinds.none(), torch.cat([gaussian(100), gaussian(100, 5.0, seed=1)]))
+    assert set(kinds(found)) == {0, 1}
+    assert found.moves[:2].sum() == 0  # split: both start without memory
+    known.centres[1], known.recent = known.centres[0] + 0.01, known.recent[:0]
+    merged, known = assign(known, gaussian(20, seed=2))
+    united = int(known.counts[1] > 0)
+    assert merged.moves[united, :2].tolist() == [1, 1]
+    assert merged.moves[1 - united].sum() == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 999), n=st.integers(1, 150), second=st.integers(0, 80), distance=st.floats(0, 30))
+def test_permuting_a_batch_permutes_its_kinds(seed: int, n: int, second: int, distance: float) -> None:
+    batch = torch.cat([gaussian(n, seed=seed), gaussian(second, distance, seed=seed + 1)])
+    order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(seed))
+    found, other = assign(KnownKinds.none(), batch)[0], assign(KnownKinds.none(), batch[order])[0]
+    weights, others = (each.members @ each.mixing for each in (found, other))
+    same, also = weights @ weights.T, others @ others.T  # whether two images share statistics, whatever the numbers
+    torch.testing.assert_close(also, same[order][:, order], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found.members.sum(dim=1), torch.ones(len(batch), dtype=torch.float64))
+    torch.testing.assert_close(found.mixing.sum(dim=1), torch.ones(24, dtype=torch.float64))
+
+
+def test_duplicates_constant_images_and_noise_do_not_split() -> None:
+    copies = spectra(torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))).repeat(60, 1)
+    flat = spectra(torch.full((100, 3, 32, 32), 0.5))
+    noise = spectra(torch.rand(100, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
+    for batch in (copies, flat, noise, flat[:1], noise[:2]):
+        known = KnownKinds.none()
+        for _ in range(3):
+            found, known = assign(known, batch)
+            assert len(set(kinds(found))) == 1
+            assert all(each.isfinite().all() for each in (found.members, found.mixing, known.centres, known.covariance))
+
+
+def test_real_corruptions_are_told_apart_and_a_pure_batch_is_not() -> None:
+    images = midway.data.load("cifar10-mini").first(200).images
+    noisy, blurred = (midway.data.corrupt(images, name, severity=5) for name in ("speckle_noise", "gaussian_blur"))
+
+    def described(array: np.ndarray) -> Tensor:
+        return spectra(torch.from_numpy(np.ascontiguousarray(array)).permute(0, 3, 1, 2).float() / 255)
+
+    mixed = torch.cat([described(noisy[:100]), described(blurred[100:])])
+    found = assign(KnownKinds.none(), mixed)[0]
+    weights = found.members @ found.mixing
+    together = weights @ weights.T
+    assert together[:100, 100:].max() < 0.05
+    assert together[:100, :100].median() > 0.9
+    for pure in (noisy, blurred):
+        weights = (found := assign(KnownKinds.none(), described(pure))[0]).members @ found.mixing
+        assert (weights @ weights.T).mean() > 0.9
