@@ -2,13 +2,20 @@
 
 from midway.adaptation.wrappers.episodic import Episodic
 from midway.adaptation.wrappers.guarded import Guarded
+from midway.adaptation.wrappers.periodic import Periodic
 from midway.methods.bn import BN
+from midway.methods.cmf import CMF
+from midway.methods.cotta import CoTTA
+from midway.methods.deyo import DeYO
 from midway.methods.dua import DUA
 from midway.methods.eata import EATA
 from midway.methods.lame import LAME
 from midway.methods.memo import MEMO
 from midway.methods.mita import MITA
 from midway.methods.pl import PL
+from midway.methods.rdumb import RDumb
+from midway.methods.roid import ROID
+from midway.methods.rotta import RoTTA
 from midway.methods.sar import SAR
 from midway.methods.shot import SHOT
 from midway.methods.source import Source
@@ -18,7 +25,10 @@ from midway.methods.tent import Tent
 
 __all__ = [  # noqa: RUF022
     "BN",
+    "CMF",
+    "CoTTA",
     "DUA",
+    "DeYO",
     "EATA",
     "Episodic",
     "Guarded",
@@ -26,6 +36,10 @@ __all__ = [  # noqa: RUF022
     "MEMO",
     "MITA",
     "PL",
+    "Periodic",
+    "RDumb",
+    "ROID",
+    "RoTTA",
     "SAR",
     "SHOT",
     "Source",
