@@ -56,9 +56,10 @@ def preset(method: str, name: str) -> dict[str, Any]:
 
     Args:
         method: Name of the method.
-        name: ``"published"``, the hyper-parameters of the paper, which for all methods but MITA are the defaults; or
-            ``"tuned"``, the best values of a search with the same number of trials for every method on the same
-            streams of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of about 2,000 images.
+        name: ``"published"``, the hyper-parameters of the published code (``docs/methods.md`` lists those that differ
+            from the defaults, and why); or ``"tuned"``, the best values of a search with the same number of trials for
+            every method on the same streams of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of
+            about 2,000 images.
 
     Example:
         >>> from midway.methods import preset
