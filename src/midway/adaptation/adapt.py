@@ -26,8 +26,9 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
             the name of a wrapper (``"episodic"``, ``"guarded"``; see ``midway.Episodic``, ``midway.Guarded``); all but
-            MEMO, DUA and BN with a prior accept ``statistics="clustered"`` (see ``midway.clustered``); and all accept
-            ``preset="published"``, all but MEMO ``preset="tuned"`` (see ``midway.methods.preset``).
+            MEMO, DUA, NOTE, DELTA and BN with a prior accept ``statistics="clustered"`` (see ``midway.clustered``);
+            and all accept ``preset="published"``, those that were searched ``preset="tuned"`` (see
+            ``midway.methods.preset``).
 
     Example:
         >>> import midway

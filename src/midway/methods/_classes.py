@@ -2,12 +2,15 @@
 
 from midway.adaptation.wrappers.episodic import Episodic
 from midway.adaptation.wrappers.guarded import Guarded
+from midway.methods.aea import AEA
 from midway.methods.bn import BN
+from midway.methods.delta import DELTA
 from midway.methods.dua import DUA
 from midway.methods.eata import EATA
 from midway.methods.lame import LAME
 from midway.methods.memo import MEMO
 from midway.methods.mita import MITA
+from midway.methods.note import NOTE
 from midway.methods.pl import PL
 from midway.methods.sar import SAR
 from midway.methods.shot import SHOT
@@ -17,7 +20,9 @@ from midway.methods.tea import TEA
 from midway.methods.tent import Tent
 
 __all__ = [  # noqa: RUF022
+    "AEA",
     "BN",
+    "DELTA",
     "DUA",
     "EATA",
     "Episodic",
@@ -25,6 +30,7 @@ __all__ = [  # noqa: RUF022
     "LAME",
     "MEMO",
     "MITA",
+    "NOTE",
     "PL",
     "SAR",
     "SHOT",
