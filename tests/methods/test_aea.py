@@ -19,7 +19,9 @@ Network = Callable[..., nn.Module]
 class NaiveAEA:
     """AEA from its description: image by image, train-mode BatchNorm, Nesterov's momentum by hand."""
 
-    def __init__(self, network: Any, *, lr: float, threshold: float, weights: tuple[float, float] = (1.0, 25.0)) -> None:
+    def __init__(
+        self, network: Any, *, lr: float, threshold: float, weights: tuple[float, float] = (1.0, 25.0)
+    ) -> None:
         self.network, self.lr, self.threshold, self.weights = copy.deepcopy(network).train(), lr, threshold, weights
         self.affine = [p for m in self.network.modules() if isinstance(m, nn.BatchNorm2d) for p in (m.weight, m.bias)]
         self.velocity: list[Tensor] | None = None
@@ -80,7 +82,7 @@ def test_the_energy_term_by_hand() -> None:
 
 
 def test_the_logit_term_by_hand() -> None:
-    """W = (1, 0), (1, 1): W W^T = (1, 1), (1, 2). Logits (ln 3, 0) have p = 3/4 and the cosine 1 / sqrt 2 with (1, 1)."""
+    """W = (1, 0), (1, 1): W W^T = (1, 1), (1, 2). Logits (ln 3, 0) have p = 3/4 and cosine 1 / sqrt 2 with (1, 1)."""
     correlations = torch.tensor([[1.0, 1.0], [1.0, 2.0]])
     logits = torch.tensor([[math.log(3), 0.0], [0.0, 0.1]])
     loss, sure = logit_alignment(logits, correlations, 0.7)
@@ -105,7 +107,9 @@ def test_the_body_adapts_and_the_head_is_frozen() -> None:
     method = AEA(tiny_network(), trainable="body", lr=1e-2)
     before = copy.deepcopy(method.model.state_dict())
     method(batches(1)[0])
-    moved = {key.split(".")[0] for key, value in method.model.state_dict().items() if not torch.equal(value, before[key])}
+    moved = {
+        key.split(".")[0] for key, value in method.model.state_dict().items() if not torch.equal(value, before[key])
+    }
     assert moved == {"0", "1", "3", "4"}
     assert method.hyperparameters["head"] == "8"
     after = AEA(tiny_network(), lr=1e-2, predict="after")

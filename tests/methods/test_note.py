@@ -117,7 +117,9 @@ def test_predictions_do_not_depend_on_the_batch_they_come_in() -> None:
     whole, parts, single = (NOTE(tiny_network(), memory=7, lr=1e-2, momentum=0.3) for _ in range(3))
     expected = whole(images)
     for method, size in ((parts, 5), (single, 1)):
-        torch.testing.assert_close(torch.cat([method(few) for few in images.split(size)]), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            torch.cat([method(few) for few in images.split(size)]), expected, rtol=1e-4, atol=1e-5
+        )
 
 
 def test_the_loss_by_hand() -> None:
@@ -132,7 +134,7 @@ def test_shrinking_by_hand() -> None:
 
 
 def test_statistics_by_hand() -> None:
-    """Source (0, 1), eps 0, k 1, four positions 2, 2, 4, 4: mean 3 -> 3 - 1/2, variance 4/3 -> 1 + 0 (below sqrt(2/3))."""
+    """Source (0, 1), eps 0, k 1, positions 2, 2, 4, 4: mean 3 -> 3 - 1/2; variance 4/3 -> 1, within sqrt(2/3) of 1."""
     layer = nn.BatchNorm2d(1, eps=0.0).eval()
     use_instance_aware_statistics(nn.Sequential(layer), k=1.0)
     x = torch.tensor([2.0, 2.0, 4.0, 4.0]).view(1, 1, 2, 2)

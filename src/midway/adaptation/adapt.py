@@ -25,10 +25,10 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
-            the name of a wrapper (``"episodic"``, ``"guarded"``; see ``midway.Episodic``, ``midway.Guarded``); all but
-            MEMO, DUA, NOTE, DELTA and BN with a prior accept ``statistics="clustered"`` (see ``midway.clustered``);
-            and all accept ``preset="published"``, those that were searched ``preset="tuned"`` (see
-            ``midway.methods.preset``).
+            the name of a wrapper (``"episodic"``, ``"guarded"`` or ``"window"``; see ``midway.Episodic``,
+            ``midway.Guarded``, ``midway.Window``); all but MEMO, DUA, NOTE, DELTA and BN with a prior accept
+            ``statistics="clustered"`` (see ``midway.clustered``); and all accept ``preset="published"``, those that
+            were searched ``preset="tuned"`` (see ``midway.methods.preset``).
 
     Example:
         >>> import midway

@@ -2,6 +2,7 @@
 
 from midway.adaptation.wrappers.episodic import Episodic
 from midway.adaptation.wrappers.guarded import Guarded
+from midway.adaptation.wrappers.window import Window
 from midway.methods.aea import AEA
 from midway.methods.bn import BN
 from midway.methods.delta import DELTA
@@ -38,4 +39,5 @@ __all__ = [  # noqa: RUF022
     "T3A",
     "TEA",
     "Tent",
+    "Window",
 ]
