@@ -69,7 +69,7 @@ def test_unknown_names_list_the_valid_ones_and_the_nearest() -> None:
         midway.adapt(tiny_network(), "tnet")
     with pytest.raises(
         TypeError,
-        match=r"did you mean 'steps'\? Valid names: betas, lr, optimizer, predict, preset, statistics, ",
+        match=r"did you mean 'steps'\? Valid names: betas, loss, lr, optimizer, predict, preset, statistics, ",
     ):
         midway.adapt(tiny_network(), "tent", step=2)
 

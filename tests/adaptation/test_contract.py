@@ -29,13 +29,20 @@ def variants() -> list[tuple[str, dict[str, object]]]:
         ("eata", {"margin": 2.0, "redundancy": 1.1, "optimizer": "sgd", "steps": 2, "predict": "after"}),
         ("sar", {"margin": 2.0, "steps": 2, "predict": "after"}),
         ("sar", {"margin": 2.0, "recover_below": 1.38}),  # goes back to the source now and then
+        ("roid", {"lr": 1e-2, "prior_correction": "probabilities", "per_image": True, "optimizer": "sgd"}),
+        ("cmf", {"lr": 1e-2, "noise": 30.0, "hidden_share": 0.2, "prior_correction": None}),
+        ("cotta", {"views": 2, "threshold": 0.35, "symmetric": True, "restore": 0.3, "lr": 1e-2}),
+        ("rotta", {"memory": 5, "interval": 5, "lr": 1e-2, "per_image": True}),  # two or three updates a batch
+        ("deyo", {"margin": 2.0, "threshold": -1.0, "lr": 1e-2}),  # every image is selected
+        ("deyo", {"margin": 2.0, "threshold": 0.0, "lr": 1e-2, "loss": "come"}),
+        ("rdumb", {"margin": 2.0, "redundancy": 1.1, "lr": 1e-2, "every": 2}),
         ("memo", {"views": 3, "crop": "resize", "steps": 2, "prior": 0, "images_at_once": 5}),
         ("t3a", {"supports": -1}),
         ("t3a", {"supports": 1}),
         ("lame", {"affinity": "rbf"}),
         ("aea", {"trainable": "body", "threshold": 0.3, "lr": 1e-2, "steps": 2, "predict": "after"}),
-        ("delta", {"loss": "weighted", "margin": 1.2, "lr": 1e-2}),
-        ("delta", {"loss": "pseudo", "steps": 2, "predict": "after"}),
+        ("delta", {"objective": "weighted", "margin": 1.2, "lr": 1e-2}),
+        ("delta", {"objective": "pseudo", "steps": 2, "predict": "after"}),
         ("note", {"memory": 8, "lr": 1e-2, "momentum": 0.2}),  # updates within and between batches
         ("dua", {"copies": 8, "images": None}),
         ("tea", {"steps": 2, "langevin_steps": 1, "langevin_noise": None, "langevin_clip": 0.1}),

@@ -20,6 +20,7 @@ WRAPPED: dict[str, Factory] = {
     "the other way round": lambda model: midway.Episodic(midway.Guarded(midway.Tent(model, lr=0.5), min_diversity=0.3)),
     "window": lambda model: midway.Window(midway.Tent(model, lr=1e-2), size=5),
     "window, larger than a batch": lambda model: midway.Window(midway.SAR(model, margin=2.0)),
+    "periodic": lambda model: midway.Periodic(midway.Tent(model, lr=1e-2), every=2),
     "with chains": lambda model: midway.Guarded(midway.TEA(model, langevin_steps=1, buffer_size=50)),
 }
 
@@ -264,6 +265,7 @@ def test_wrapped_methods_are_evaluated_like_others() -> None:
         "betas": [0.9, 0.999],
         "steps": 1,
         "predict": "before",
+        "loss": "entropy",
     }
     assert episodic.batch_accuracies == bn.batch_accuracies  # before its only update, TENT answers like BN
 
@@ -275,5 +277,6 @@ def test_wrappers_by_name_and_in_plans() -> None:
     method = midway.adapt(tiny_network(), "tent", **entry.settings)
     assert isinstance(method, midway.Guarded)
     assert method.hyperparameters["lr"] == 0.5
-    with pytest.raises(ValueError, match="wrap must be 'episodic', 'guarded', 'window' or None, got 'foil'"):
+    message = "wrap must be 'episodic', 'guarded', 'periodic', 'window' or None, got 'foil'"
+    with pytest.raises(ValueError, match=message):
         midway.adapt(tiny_network(), "tent", wrap="foil")

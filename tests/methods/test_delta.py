@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.renormalization import moving, use_renormalization
-from midway.methods.delta import DELTA, Loss
+from midway.methods.delta import DELTA, Objective
 from midway.testing import batches, tiny_network
 
 
@@ -78,10 +78,10 @@ class NaiveDELTA:
                 p -= self.lr * (m / (1 - 0.9**self.steps)) / ((v / (1 - 0.999**self.steps)).sqrt() + 1e-8)
 
 
-@pytest.mark.parametrize("loss", ["entropy", "weighted", "pseudo"])
-def test_agrees_with_a_naive_implementation_over_batches(loss: Loss, sharp_network: Any) -> None:
-    naive = NaiveDELTA(sharp_network().double(), loss=loss, lr=1e-2)
-    method = DELTA(sharp_network().double(), loss=loss, lr=1e-2)
+@pytest.mark.parametrize("objective", ["entropy", "weighted", "pseudo"])
+def test_agrees_with_a_naive_implementation_over_batches(objective: Objective, sharp_network: Any) -> None:
+    naive = NaiveDELTA(sharp_network().double(), loss=objective, lr=1e-2)
+    method = DELTA(sharp_network().double(), objective=objective, lr=1e-2)
     for images in batches(5):
         torch.testing.assert_close(method(images.double()), naive(images.double()).float(), rtol=1e-6, atol=1e-6)
     for mine, theirs in zip(method.model.parameters(), naive.network.parameters(), strict=True):
@@ -158,7 +158,7 @@ def test_published_settings_follow_the_size_of_the_images() -> None:
 
 
 def test_no_image_that_counts_is_no_step_but_frequencies_follow() -> None:
-    method = DELTA(tiny_network(), loss="pseudo", threshold=0.999, lr=1.0)
+    method = DELTA(tiny_network(), objective="pseudo", threshold=0.999, lr=1.0)
     weight = method.model.state_dict()["1.weight"].clone()
     method(batches(1)[0])
     assert torch.equal(method.model.state_dict()["1.weight"], weight)
@@ -168,7 +168,7 @@ def test_no_image_that_counts_is_no_step_but_frequencies_follow() -> None:
 
 def test_mistakes_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"loss": "none"}, "loss must be 'entropy', 'weighted' or 'pseudo', got 'none'"),
+        ({"objective": "none"}, "objective must be 'entropy', 'weighted' or 'pseudo', got 'none'"),
         ({"margin": 0.0}, "margin must be above 0 and threshold a probability, got 0.0 and 0.4"),
         ({"averaging": 1.0}, "averaging must be at least 0 and below 1, got 1.0"),
         ({"class_averaging": -1.0}, "class_averaging must be at least 0 and below 1, got -1.0"),

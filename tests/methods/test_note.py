@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.instance_aware import adapting, instance_aware, shrink, use_instance_aware_statistics
-from midway.methods.note import NOTE, BalancedMemory, mean_entropy
+from midway.methods.note import NOTE, ReservoirMemory, mean_entropy
 from midway.sampling import Randomness
 from midway.testing import batches, tiny_network
 
@@ -62,7 +62,7 @@ class NaiveNOTE:
         self.layers = [m for m in self.network if isinstance(m, NaiveIABN)]
         self.affine = [p for m in self.layers for p in (m.weight, m.bias)]
         self.moments = [[torch.zeros_like(p), torch.zeros_like(p)] for p in self.affine]
-        self.memory = BalancedMemory(size, Randomness(0))
+        self.memory = ReservoirMemory(size, Randomness(0))
         self.count = self.steps = 0
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ def test_any_network_and_method_may_have_instance_aware_statistics() -> None:
 
 
 def test_the_memory_balances_classes_of_a_stream_in_runs() -> None:
-    memory = BalancedMemory(12, Randomness(0))
+    memory = ReservoirMemory(12, Randomness(0))
     for label in [0] * 50 + [1] * 50 + [2] * 4 + [0] * 50:
         memory.add(torch.tensor([float(label)]), label)
     assert sorted(memory.classes) == [0] * 4 + [1] * 4 + [2] * 4
@@ -179,7 +179,7 @@ def test_a_class_is_a_reservoir_in_time() -> None:
     """Of 40 images of one class, each is in a memory of 10 with probability 1/4."""
     kept = torch.zeros(40)
     for seed in range(400):
-        memory = BalancedMemory(10, Randomness(seed))
+        memory = ReservoirMemory(10, Randomness(seed))
         for number in range(40):
             memory.add(torch.tensor(number), 0)
         kept[torch.stack(memory.images)] += 1
@@ -187,7 +187,7 @@ def test_a_class_is_a_reservoir_in_time() -> None:
 
 
 def test_the_latest_images_are_an_option() -> None:
-    memory = BalancedMemory(3, Randomness(0), balanced=False)
+    memory = ReservoirMemory(3, Randomness(0), balanced=False)
     for number in range(8):
         memory.add(torch.tensor(number), number % 2)
     assert [int(image) for image in memory.images] == [5, 6, 7]

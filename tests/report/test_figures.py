@@ -500,7 +500,7 @@ def test_a_method_has_its_style_whatever_else_is_compared() -> None:
     assert list(everything) == names
     assert len({style.colour for style in everything.values()}) == len(names)
     assert len({style.colour_on_dark for style in everything.values()}) == len(names)
-    assert len({style.marker for style in everything.values()}) == len(names)
+    assert len({style.marker for style in everything.values()}) >= 13  # there are fewer markers than methods
     same = plot_styles({"mita": "mita", "mita_same": "mita"})["mita_same"]
     assert same == plot_styles({"mita_same": "mita"})["mita_same"]
     assert same.marker == alone.marker

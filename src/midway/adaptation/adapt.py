@@ -25,15 +25,15 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
-            the name of a wrapper (``"episodic"``, ``"guarded"`` or ``"window"``; see ``midway.Episodic``,
-            ``midway.Guarded``, ``midway.Window``); all but MEMO, DUA, NOTE, DELTA and BN with a prior accept
-            ``statistics="clustered"`` (see ``midway.clustered``); and all accept ``preset="published"``, those that
-            were searched ``preset="tuned"`` (see ``midway.methods.preset``).
+            the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
+            and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``
+            (see ``midway.clustered``); all accept ``preset="published"``, and those that were searched
+            ``preset="tuned"`` (see ``midway.methods.preset``).
 
     Example:
         >>> import midway
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
-        Tent(CifarResNet, optimizer=None, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before')
+        Tent(CifarResNet, optimizer=None, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before', loss='entropy')
     """
     known = {*hyperparameters(method), *FOR_EVERY_METHOD}
     settings = with_preset(method, settings)

@@ -33,12 +33,18 @@ def optimizer_step(loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optim
 
 
 class LazyOptimizer:
-    """Adam or SGD with momentum 0.9, created once the kind and the step size are resolved."""
+    """Adam or SGD with momentum 0.9, Nesterov's or plain, created once the kind and the step size are resolved."""
 
-    def __init__(self, parameters: Iterable[nn.Parameter], betas: tuple[float, float] = (0.9, 0.999)) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        betas: tuple[float, float] = (0.9, 0.999),
+        *,
+        nesterov: bool = False,
+    ) -> None:
         if not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"betas must be at least 0 and below 1, got {betas}.")
-        self.parameters, self.betas = list(parameters), betas
+        self.parameters, self.betas, self.nesterov = list(parameters), betas, nesterov
         self._optimizer: torch.optim.Optimizer | None = None
         self._arguments: dict[str, Any] = {}
 
@@ -49,7 +55,7 @@ class LazyOptimizer:
             if kind == "adam":
                 self._optimizer = torch.optim.Adam(self.parameters, lr=lr, betas=self.betas)
             else:
-                self._optimizer = torch.optim.SGD(self.parameters, lr=lr, momentum=0.9)
+                self._optimizer = torch.optim.SGD(self.parameters, lr=lr, momentum=0.9, nesterov=self.nesterov)
         return self._optimizer
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from midway._suggest import unknown
+
 NORM_LAYERS: tuple[type[nn.Module], ...] = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 FEWEST_STAGES = 4  # as in ResNet-50; the three stages of CIFAR networks are all trainable
@@ -45,6 +47,18 @@ def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
             "normalisation layers, or a method that adapts something else, such as lame or t3a."
         )
     return dict(parameters.values())
+
+
+def outside(parameters: dict[str, nn.Parameter], exclude: tuple[str, ...]) -> dict[str, nn.Parameter]:
+    """Return the parameters outside the named modules."""
+    left = {
+        name: parameter
+        for name, parameter in parameters.items()
+        if not any(is_inside(name, module) for module in exclude)
+    }
+    if not left:
+        raise ValueError(f"exclude={exclude!r} leaves no normalisation layer to adapt: name fewer modules.")
+    return left
 
 
 def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
@@ -109,3 +123,13 @@ def is_transformer(model: nn.Module) -> bool:
 def is_inside(name: str, module: str) -> bool:
     """Return whether a name is that of a module or of a part of it."""
     return name == module or name.startswith(f"{module}.")
+
+
+def check_excluded(model: nn.Module, exclude: tuple[str, ...] | None) -> None:
+    """Refuse names that are not of modules of the model."""
+    if exclude is not None and not isinstance(exclude, tuple | list):
+        raise TypeError(f"exclude must be a tuple of names, got {exclude!r}: write ({str(exclude)!r},).")
+    modules = [name for name, _ in model.named_modules() if name]
+    for name in exclude or ():
+        if name not in modules:
+            raise ValueError(unknown("module of the model", name, modules))

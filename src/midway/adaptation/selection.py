@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 from torch import Tensor, nn
@@ -15,13 +16,13 @@ from midway.functional import entropy
 WORTHWHILE = 0.4  # share of a batch up to which a second pass over the selected images is faster
 
 
-def reliable(logits: Tensor, margin: float) -> Tensor:
-    """Return which images have an entropy below a share of its maximum, H < margin ln C.
+def reliable(logits: Tensor, margin: float, measure: Callable[[Tensor], Tensor] = entropy) -> Tensor:
+    """Return which images have an entropy, or another measure, below a share of ln C, H < margin ln C.
 
     The hyper-parameter is the share, not the entropy: 0.4 ln 1000 = 2.76 would select every image of a ten-class
     problem, whose largest entropy is ln 10 = 2.30.
     """
-    return entropy(logits) < margin * math.log(logits.shape[1])
+    return measure(logits) < margin * math.log(logits.shape[1])
 
 
 def confident(logits: Tensor, threshold: float) -> Tensor:
@@ -57,6 +58,16 @@ def logits_to_learn_from(model: nn.Module, images: Tensor, logits: Tensor, selec
         return logits[selected]
     again: Tensor = model(images[selected])
     return again
+
+
+def pass_of_selected(model: nn.Module, images: Tensor, selected: Tensor) -> Tensor:
+    """Return the logits of the selected images from a pass over them alone, whose batch statistics are theirs.
+
+    A single image passes with the others of its batch: it has no batch statistics, and BatchNorm1d layers refuse it.
+    """
+    single = int(selected.sum()) == 1
+    logits: Tensor = model(images)[selected] if single else model(images[selected])
+    return logits
 
 
 def redundancy_margin(classes: int) -> float:

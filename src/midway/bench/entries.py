@@ -24,6 +24,10 @@ from midway.bench.record import with_tuples
 from midway.methods import adapt, find, hyperparameters
 from midway.testing import tiny_network
 
+ADDED_LATER = (("loss", "entropy"), ("batch_statistics", True), ("rotate", False), ("fill", "grey"))
+"""Hyper-parameters that were added after results had been stored, with their defaults. At the default they change no
+number and are not part of a cell, so earlier results keep their keys."""
+
 
 class PlanError(ValueError):
     """A plan that cannot be run as it is written.
@@ -84,11 +88,15 @@ class Entry:
         return cls(name, settings, label or (f"{name}({written})" if written else name))
 
     def complete_settings(self, seed: int) -> dict[str, Any]:
-        """Return every hyper-parameter; a method with a ``seed`` that is not set gets the seed of the cell."""
+        """Return every hyper-parameter; a method with a ``seed`` that is not set gets the seed of the cell.
+
+        Those of ``ADDED_LATER`` are left out at their default.
+        """
         defaults = hyperparameters(self.name)
         if "seed" in defaults:
             defaults["seed"] = seed
-        return with_tuples(defaults | self.settings)
+        complete = with_tuples(defaults | self.settings)
+        return {key: value for key, value in complete.items() if (key, value) not in ADDED_LATER}
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:

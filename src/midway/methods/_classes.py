@@ -2,10 +2,14 @@
 
 from midway.adaptation.wrappers.episodic import Episodic
 from midway.adaptation.wrappers.guarded import Guarded
+from midway.adaptation.wrappers.periodic import Periodic
 from midway.adaptation.wrappers.window import Window
 from midway.methods.aea import AEA
 from midway.methods.bn import BN
+from midway.methods.cmf import CMF
+from midway.methods.cotta import CoTTA
 from midway.methods.delta import DELTA
+from midway.methods.deyo import DeYO
 from midway.methods.dua import DUA
 from midway.methods.eata import EATA
 from midway.methods.lame import LAME
@@ -13,6 +17,9 @@ from midway.methods.memo import MEMO
 from midway.methods.mita import MITA
 from midway.methods.note import NOTE
 from midway.methods.pl import PL
+from midway.methods.rdumb import RDumb
+from midway.methods.roid import ROID
+from midway.methods.rotta import RoTTA
 from midway.methods.sar import SAR
 from midway.methods.shot import SHOT
 from midway.methods.source import Source
@@ -23,8 +30,11 @@ from midway.methods.tent import Tent
 __all__ = [  # noqa: RUF022
     "AEA",
     "BN",
+    "CMF",
+    "CoTTA",
     "DELTA",
     "DUA",
+    "DeYO",
     "EATA",
     "Episodic",
     "Guarded",
@@ -33,6 +43,10 @@ __all__ = [  # noqa: RUF022
     "MITA",
     "NOTE",
     "PL",
+    "Periodic",
+    "RDumb",
+    "ROID",
+    "RoTTA",
     "SAR",
     "SHOT",
     "Source",

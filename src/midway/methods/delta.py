@@ -20,7 +20,7 @@ from midway.adaptation.selection import confident, record_shares, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import entropy
 
-Loss = Literal["entropy", "weighted", "pseudo"]
+Objective = Literal["entropy", "weighted", "pseudo"]
 
 
 @register
@@ -35,7 +35,7 @@ class DELTA(Method):
 
     Args:
         model: The classifier to adapt.
-        loss: ``"entropy"`` (as in TENT); ``"weighted"``: entropy of the images with H < margin ln C, with weight
+        objective: ``"entropy"`` (as in TENT); ``"weighted"``: entropy of the images with H < margin ln C, with weight
             exp(margin ln C - H); ``"pseudo"``: cross-entropy with the own label of the images above the threshold. The
             paper reports all three.
         margin: Largest entropy with ``"weighted"``, as a share of ln C (published: 0.5).
@@ -68,7 +68,7 @@ class DELTA(Method):
     )
     uses_source_statistics = True  # it replaces the layers, and so does clustered
     search_space = search_over(
-        loss=Choice("entropy", "weighted", "pseudo"),
+        objective=Choice("entropy", "weighted", "pseudo"),
         averaging=Uniform(0.5, 0.99),
         class_averaging=Uniform(0.5, 0.99),
         lr=LogUniform(1e-5, 1e-2),
@@ -79,7 +79,7 @@ class DELTA(Method):
         self,
         model: nn.Module,
         *,
-        loss: Loss = "entropy",
+        objective: Objective = "entropy",
         margin: float = 0.5,
         threshold: float = 0.4,
         averaging: float = 0.95,
@@ -92,14 +92,14 @@ class DELTA(Method):
         super().__init__(model)
         check_protocol(steps, predict)
         check_optimizer(optimizer, lr)
-        if loss not in get_args(Loss):
-            raise ValueError(f"loss must be 'entropy', 'weighted' or 'pseudo', got {loss!r}.")
+        if objective not in get_args(Objective):
+            raise ValueError(f"objective must be 'entropy', 'weighted' or 'pseudo', got {objective!r}.")
         if margin <= 0 or not 0 <= threshold < 1:
             raise ValueError(f"margin must be above 0 and threshold a probability, got {margin} and {threshold}.")
         for name, value in (("averaging", averaging), ("class_averaging", class_averaging)):
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {value}.")
-        self.loss, self.margin, self.threshold = loss, margin, threshold
+        self.objective, self.margin, self.threshold = objective, margin, threshold
         self.class_averaging, self.steps, self.predict = class_averaging, steps, predict
         self.layers = use_renormalization(self.model, averaging)
         trainable = freeze_all_but(self.model, norm_affine(self.model))
@@ -140,10 +140,10 @@ class DELTA(Method):
     def _losses(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each image without DOT, and which images count."""
         detached = logits.detach()
-        if self.loss == "pseudo":
+        if self.objective == "pseudo":
             return cross_entropy(logits, detached.argmax(dim=1), reduction="none"), confident(detached, self.threshold)
         entropies = entropy(logits)
-        if self.loss == "entropy":
+        if self.objective == "entropy":
             return entropies, torch.ones_like(entropies, dtype=torch.bool)
         weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
         return weights * entropies, reliable(detached, self.margin)

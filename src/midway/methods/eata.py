@@ -12,6 +12,7 @@ from torch.nn.utils import parameters_to_vector
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
@@ -19,7 +20,6 @@ from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, record_shares, redundancy_margin, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
-from midway.functional import entropy
 
 MAX_FISHER_IMAGES = 2000
 
@@ -52,6 +52,7 @@ class EATA(Method):
         lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: 2.5e-4 for ImageNet).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
+        loss: ``"entropy"``, or ``"come"`` in its place, in the loss and in the filter (Zhang et al., ICLR 2025).
 
     Example:
         >>> import midway, torch
@@ -95,9 +96,11 @@ class EATA(Method):
         lr: float | None = None,
         steps: int = 1,
         predict: Predict = "before",
+        loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
         check_protocol(steps, predict)
+        self.entropy = entropy_loss(loss)
         check_optimizer(optimizer, lr)
         if margin <= 0:
             raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
@@ -139,7 +142,7 @@ class EATA(Method):
             self.resolve(images, logits)
             selected = self._select(logits.detach().float())
             if selected.any():
-                entropies = entropy(logits_to_learn_from(self.model, images, logits, selected).float())
+                entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
                 weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
                 loss = (weights * entropies).mean() + self._penalty()
                 optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
@@ -148,7 +151,7 @@ class EATA(Method):
 
     def _select(self, logits: Tensor) -> Tensor:
         """Select the reliable images that differ from the mean prediction, and update that mean with theirs."""
-        selected = trusted = reliable(logits, self.margin)
+        selected = trusted = reliable(logits, self.margin, self.entropy)
         probabilities = logits.softmax(dim=1)
         past = None if self.mean_prediction is None else self.mean_prediction.to(probabilities)
         if past is not None:

@@ -25,7 +25,7 @@ def mean_entropy(logits: Tensor) -> Tensor:
     return -(probabilities * (probabilities + SMALLEST_PROBABILITY).log()).mean()
 
 
-class BalancedMemory:
+class ReservoirMemory:
     """PBRS, prediction-balanced reservoir sampling: few images of a stream, about equally many of each class.
 
     A full memory replaces an image of the largest class by one of another class. An image of a largest class replaces
@@ -157,7 +157,7 @@ class NOTE(Method):
         self.optimizer = self.add_state("optimizer", optimizer)
         self.randomness = self.add_state("randomness", Randomness(seed))
         balanced = sampling == "balanced"
-        self.memory = self.add_state("memory", BalancedMemory(memory, self.randomness, balanced=balanced))
+        self.memory = self.add_state("memory", ReservoirMemory(memory, self.randomness, balanced=balanced))
         self.images_seen = self.add_state("images_seen", 0)
 
     def step(self, images: Tensor) -> Tensor:

@@ -8,17 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midway._suggest import unknown
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import Predict, check_protocol, sam_step
-from midway.adaptation.parameters import freeze_all_but, is_inside, is_transformer, last_stage, norm_affine
+from midway.adaptation.parameters import (
+    check_excluded,
+    freeze_all_but,
+    is_transformer,
+    last_stage,
+    norm_affine,
+    outside,
+)
 from midway.adaptation.problem import IMAGENET_SIZE, Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
-from midway.functional import entropy
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
 
@@ -50,6 +56,7 @@ class SAR(Method):
         momentum: Momentum of SGD (the paper: 0.9).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
+        loss: ``"entropy"``, or ``"come"`` in its place, in the loss and in the filter (Zhang et al., ICLR 2025).
 
     Example:
         >>> import midway, torch
@@ -93,28 +100,25 @@ class SAR(Method):
         momentum: float = 0.9,
         steps: int = 1,
         predict: Predict = "before",
+        loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
         check_protocol(steps, predict)
+        self.entropy = entropy_loss(loss)
         if margin <= 0:
             raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
         if rho < 0:
             raise ValueError(f"rho must be 0 or more, got {rho}.")
         if lr is not None and lr < 0:
             raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
-        if exclude is not None and not isinstance(exclude, tuple | list):
-            raise TypeError(f"exclude must be a tuple of names, got {exclude!r}: write ({str(exclude)!r},).")
+        check_excluded(self.model, exclude)
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}.")
         if exclude is None:
             self.resolved["exclude"] = exclude = last_stage(self.model)
         self.margin, self.rho, self.steps, self.predict = margin, rho, steps, predict
         use_batch_statistics(self.model)
-        modules = [name for name, _ in self.model.named_modules() if name]
-        for name in exclude:
-            if name not in modules:
-                raise ValueError(unknown("module of the model", name, modules))
-        trainable = freeze_all_but(self.model, _without(norm_affine(self.model), exclude))
+        trainable = freeze_all_but(self.model, outside(norm_affine(self.model), exclude))
         optimizer = torch.optim.SGD(trainable, lr=0.0, momentum=momentum)  # the step size is resolved later
         self.optimizer = self.add_state("optimizer", optimizer)
         self.mean_loss: float | None = self.add_state("mean_loss", None)
@@ -141,7 +145,7 @@ class SAR(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.resolve(images, logits)
-            selected = reliable(logits.detach().float(), self.margin)
+            selected = reliable(logits.detach().float(), self.margin, self.entropy)
             record_shares(self, reliable=selected)
             if selected.any():
                 self._update(images, logits, selected)
@@ -153,16 +157,16 @@ class SAR(Method):
         def perturbed_loss() -> Tensor | None:
             mixed = mixes_images(self.model)  # the other images are needed only for batch statistics
             perturbed = (self.model(images)[selected] if mixed else self.model(images[selected])).float()
-            still_reliable = reliable(perturbed.detach(), self.margin)
+            still_reliable = reliable(perturbed.detach(), self.margin, self.entropy)
             if not still_reliable.any():
                 return None
-            loss = entropy(perturbed[still_reliable]).mean()
+            loss = self.entropy(perturbed[still_reliable]).mean()
             losses.append(loss.item())
             return loss
 
         for group in self.optimizer.param_groups:
             group["lr"] = self.hyperparameters["lr"]
-        loss = entropy(logits_to_learn_from(self.model, images, logits, selected).float()).mean()
+        loss = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float()).mean()
         if sam_step(loss, perturbed_loss, self.optimizer, rho=self.rho):
             self._recover(losses[0])
         elif losses:
@@ -186,15 +190,3 @@ def published_lr(batch_size: int, *, transformer: bool = False) -> float:
     if transformer or batch_size < 32:
         return (1e-3 if transformer or batch_size == 1 else 5e-4) * batch_size / 64
     return 2.5e-4
-
-
-def _without(parameters: dict[str, nn.Parameter], exclude: tuple[str, ...]) -> dict[str, nn.Parameter]:
-    """Return the parameters outside the named modules."""
-    left = {
-        name: parameter
-        for name, parameter in parameters.items()
-        if not any(is_inside(name, module) for module in exclude)
-    }
-    if not left:
-        raise ValueError(f"exclude={exclude!r} leaves no normalisation layer to adapt: name fewer modules.")
-    return left

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, search_over
-from midway.functional import entropy
 
 
 @register
@@ -33,6 +33,7 @@ class Tent(Method):
         betas: Averaging of Adam's moments (the paper: 0.9, 0.999).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
+        loss: ``"entropy"``, or ``"come"`` in its place (Zhang et al., ICLR 2025).
 
     Example:
         >>> import midway, torch
@@ -65,9 +66,11 @@ class Tent(Method):
         betas: tuple[float, float] = (0.9, 0.999),
         steps: int = 1,
         predict: Predict = "before",
+        loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
         check_protocol(steps, predict)
+        self.entropy = entropy_loss(loss)
         check_optimizer(optimizer, lr)
         self.steps = steps
         self.predict = predict
@@ -88,5 +91,5 @@ class Tent(Method):
             logits = self.model(images)
             self.resolve(images, logits)
             optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step(entropy(logits.float()).mean(), optimizer)
+            self.optimizer_step(self.entropy(logits.float()).mean(), optimizer)
         return logits if self.predict == "before" else self.network_logits(images)

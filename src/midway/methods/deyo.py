@@ -1,0 +1,163 @@
+"""DeYO: destroy your object, entropy with the loss of shape as a second filter (Lee et al., ICLR 2024)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
+from midway.adaptation.losses import EntropyLoss, entropy_loss
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.parameters import check_excluded, freeze_all_but, last_stage, norm_affine, outside
+from midway.adaptation.problem import Problem
+from midway.adaptation.registry import register
+from midway.adaptation.selection import logits_to_learn_from, pass_of_selected, record_shares, reliable
+from midway.adaptation.space import LogUniform, Uniform, search_over
+from midway.sampling import Randomness
+
+
+@register
+class DeYO(Method):
+    """Adapts scales and shifts by the entropy of images whose predictions depend on the shape of the object.
+
+    A prediction is used if its entropy is below a margin, and if the probability of its class falls by more than a
+    threshold when the patches of the image are shuffled (PLPD, the pseudo-label probability difference). Both weigh the
+    entropy: exp(weight_margin - H) + exp(PLPD). The last stage of a deep network is frozen. Batch statistics, in the
+    shuffled pass those of the shuffled images; the prediction is the logits from before the update. If no image is
+    left, there is no step.
+
+    Hyper-parameters left at None are resolved from the first batch, ``exclude`` at construction.
+
+    Paper: Lee et al., ICLR 2024.
+
+    Args:
+        model: The classifier to adapt.
+        margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.5).
+        weight_margin: Entropy at which the entropy's weight is 1, as a share of ln C (the paper: 0.4).
+        threshold: Smallest PLPD (published: 0.3 for ImageNet-C, 0.2 elsewhere and in comparisons on CIFAR).
+        grid: Patches per side (the paper: 4).
+        exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
+            three blocks and the final norm of transformers). None detects them, () excludes nothing.
+        optimizer: ``"adam"`` (published comparisons for CIFAR) or ``"sgd"`` with momentum 0.9 (the paper for ImageNet).
+        lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: for ImageNet 2.5e-4, below 32 images a batch
+            7.8e-6 per image, and twice that for single images).
+        loss: ``"entropy"``, or ``"come"`` in its place, in the loss and in the filter (Zhang et al., ICLR 2025).
+        seed: Seed of the shuffling.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.DeYO(midway.models.create("resnet20"), margin=1.0, threshold=0.0)
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape, adapted.diagnostics["reliable_share"]
+        (torch.Size([8, 10]), 1.0)
+    """
+
+    about = About(
+        name="deyo",
+        title="DeYO",
+        colour="#b5762a",
+        marker="v",
+        paper="Lee et al., ICLR 2024",
+        paradigm="batch",
+        adapts="norm scales and shifts, not of the last stage",
+        predicts="before",
+        passes="1 F + 1 B, 1 F of the reliable",
+        needs=("norm layers", "batch statistics"),
+    )
+    names_layers = ("exclude",)
+    search_space = search_over(
+        margin=Uniform(0.2, 1.0),
+        weight_margin=Uniform(0.2, 0.8),
+        threshold=Uniform(0.0, 0.6),
+        lr=LogUniform(1e-5, 1e-2),
+    )
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        margin: float = 0.5,
+        weight_margin: float = 0.4,
+        threshold: float | None = None,
+        grid: int = 4,
+        exclude: tuple[str, ...] | None = None,
+        optimizer: OptimizerKind | None = None,
+        lr: float | None = None,
+        loss: EntropyLoss = "entropy",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model)
+        check_optimizer(optimizer, lr)
+        self.entropy = entropy_loss(loss)
+        if margin <= 0 or weight_margin <= 0:
+            raise ValueError(f"margin and weight_margin must be above 0, got {margin} and {weight_margin}.")
+        if grid < 2:
+            raise ValueError(f"grid must be at least 2, got {grid}.")
+        check_excluded(self.model, exclude)
+        if exclude is None:
+            self.resolved["exclude"] = exclude = last_stage(self.model)
+        self.margin, self.weight_margin, self.grid = margin, weight_margin, grid
+        use_batch_statistics(self.model)
+        trainable = freeze_all_but(self.model, outside(norm_affine(self.model), exclude))
+        self.optimizer = self.add_state("optimizer", LazyOptimizer(trainable))
+        self.randomness = self.add_state("randomness", Randomness(seed))
+
+    @classmethod
+    def defaults_for(cls, problem: Problem) -> dict[str, Any]:
+        """Return the published values for a problem of this size."""
+        if not problem.is_imagenet_size:
+            return {"threshold": 0.2, "optimizer": "adam", "lr": 1e-3}
+        batch = problem.batch_size
+        lr = 2.5e-4 if batch >= 32 else 2 * 2.5e-4 * batch / 64 * (2 if batch == 1 else 1)
+        return {"threshold": 0.3, "optimizer": "sgd", "lr": lr}
+
+    def step(self, images: Tensor) -> Tensor:
+        """Minimise the weighted entropy of the selected images and return f(x)."""
+        logits: Tensor = self.model(images)
+        self.resolve(images, logits)
+        selected, difference = self._select(images, logits.detach().float())
+        if selected.any():
+            entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
+            certainty = self.weight_margin * math.log(logits.shape[1]) - entropies.detach()
+            weights = certainty.exp() + difference[selected].exp()
+            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
+            self.optimizer_step((weights * entropies).mean(), optimizer)
+        return logits
+
+    @torch.no_grad()
+    def _select(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which images are used, and the PLPD of those that are reliable."""
+        selected = trusted = reliable(logits, self.margin, self.entropy)
+        difference = logits.new_zeros(len(logits))
+        if trusted.any():
+            shuffled = shuffle_patches(images, self.grid, self.randomness.on(images.device))
+            shuffled = shuffled.contiguous(memory_format=self.memory_format)
+            again = pass_of_selected(self.model, shuffled, trusted).float().softmax(dim=1)
+            probability, label = logits[trusted].softmax(dim=1).max(dim=1)
+            difference[trusted] = probability - again.gather(1, label.unsqueeze(1)).squeeze(1)
+            selected = trusted & (difference > self.hyperparameters["threshold"])
+        record_shares(self, reliable=trusted, selected=selected)
+        return selected, difference
+
+
+def shuffle_patches(images: Tensor, grid: int, generator: torch.Generator) -> Tensor:
+    """Cut each image into a grid of patches and put them in random order, another one for each image.
+
+    Images whose sides are not multiples of the grid are resized to the next smaller multiples, and back.
+    """
+    count, channels, height, width = images.shape
+    down, across = min(grid, height), min(grid, width)
+    size = (height // down * down, width // across * across)
+    fitted = images if size == (height, width) else interpolate(images, size, mode="bilinear")
+    cut = fitted.reshape(count, channels, down, size[0] // down, across, size[1] // across)
+    patches = cut.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (N, patches, C, h, w)
+    keys = torch.rand(count, down * across, generator=generator, device=generator.device)
+    order = keys.argsort(dim=1).to(images.device)
+    patches = patches[torch.arange(count, device=images.device).unsqueeze(1), order]
+    shuffled = patches.unflatten(1, (down, across)).permute(0, 3, 1, 4, 2, 5).reshape(count, channels, *size)
+    return shuffled if size == (height, width) else interpolate(shuffled, (height, width), mode="bilinear")

@@ -1,0 +1,180 @@
+"""ROID: universal test-time adaptation by weight ensembling, diversity weighting and prior correction (WACV 2024)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
+
+from midway.adaptation.about import About
+from midway.adaptation.augmentation import Augmentation
+from midway.adaptation.averaging import average_towards
+from midway.adaptation.base import Method
+from midway.adaptation.losses import soft_likelihood_ratio, symmetric_cross_entropy
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.problem import Problem
+from midway.adaptation.registry import register
+from midway.adaptation.selection import pass_of_selected, record_shares
+from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
+from midway.functional import entropy
+from midway.sampling import Randomness
+
+PriorCorrection = Literal["logits", "probabilities"]
+
+
+@register
+class ROID(Method):
+    """Adapts scales and shifts on certain and diverse images, and averages the weights with those of the source.
+
+    The loss of an image is its soft likelihood ratio, and the symmetric cross-entropy between its prediction and that
+    of its augmentation. Its weight grows with the certainty of its prediction and with the distance of that from the
+    moving mean of all predictions; images nearer to that mean than the average are left out. After each step the
+    weights move a little towards the source. The prediction is the logits from before the update, corrected towards
+    the classes that the batch seems to contain. Batch statistics.
+
+    If all images are equally certain or equally distant, as in a batch of one, they have the same weight. The loss is
+    divided by the number of images in the batch; the published code divides by the usual number, which makes a short
+    last batch count less.
+
+    Paper: Marsden et al., WACV 2024.
+
+    Args:
+        model: The classifier to adapt.
+        temperature: T in the weight exp(d c / T) of an image with diversity d and certainty c (published: 1/3).
+        averaging: Share of the past in the moving mean of the predictions (published: 0.9).
+        source_share: Share of the source in the weights after each step (published: 0.01).
+        consistency: Use the cross-entropy with the augmentation (published: True).
+        prior_correction: ``"logits"`` multiplies the logits by the smoothed mean prediction, as in the published code,
+            although a negative logit then rises for a rare class; ``"probabilities"`` multiplies the probabilities;
+            None does not correct.
+        per_image: Draw an augmentation for each image instead of one for the batch (published: False).
+        optimizer: ``"adam"`` (published for CIFAR) or ``"sgd"`` with Nesterov momentum 0.9 (ImageNet).
+        lr: Step size (published: 1e-3 for CIFAR, 2.5e-4 for ImageNet); None by the size of the images.
+        seed: Seed of the augmentation.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.ROID(midway.models.create("resnet20"))
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape, adapted.diagnostics["selected_share"] < 1
+        (torch.Size([8, 10]), True)
+    """
+
+    about = About(
+        name="roid",
+        title="ROID",
+        colour="#e0218a",
+        marker="s",
+        paper="Marsden et al., WACV 2024",
+        paradigm="batch",
+        adapts="norm scales and shifts",
+        predicts="before",
+        passes="1 F + 1 B, again for the selected",
+        needs=("norm layers", "batch statistics"),
+    )
+    search_space = search_over(
+        temperature=LogUniform(0.1, 3.0),
+        averaging=Uniform(0.5, 0.99),
+        source_share=LogUniform(1e-3, 0.2),
+        prior_correction=Choice("logits", "probabilities", None),
+        lr=LogUniform(1e-5, 1e-2),
+    )
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        temperature: float = 1 / 3,
+        averaging: float = 0.9,
+        source_share: float = 0.01,
+        consistency: bool = True,
+        prior_correction: PriorCorrection | None = "logits",
+        per_image: bool = False,
+        optimizer: OptimizerKind | None = None,
+        lr: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model)
+        check_optimizer(optimizer, lr)
+        if temperature <= 0:
+            raise ValueError(f"temperature must be above 0, got {temperature}.")
+        if not (0 <= averaging < 1 and 0 <= source_share <= 1):
+            raise ValueError(f"averaging and source_share must be shares, got {averaging} and {source_share}.")
+        if prior_correction not in ("logits", "probabilities", None):
+            raise ValueError(f"prior_correction must be 'logits', 'probabilities' or None, got {prior_correction!r}.")
+        self.temperature, self.averaging, self.source_share = temperature, averaging, source_share
+        self.consistency, self.prior_correction = consistency, prior_correction
+        use_batch_statistics(self.model)
+        self.trainable = freeze_all_but(self.model, norm_affine(self.model))
+        self.augmentation = Augmentation(padding="reflect", blur=False, noise=0, per_image=per_image)
+        self.optimizer = self.add_state("optimizer", LazyOptimizer(self.trainable, nesterov=True))
+        self.mean_prediction: Tensor | None = self.add_state("mean_prediction", None)
+        source = [parameter.detach().clone() for parameter in self.trainable]
+        self.source_weights = self.add_state("source_weights", source)
+        self.randomness = self.add_state("randomness", Randomness(seed))
+
+    @classmethod
+    def defaults_for(cls, problem: Problem) -> dict[str, Any]:
+        """Return the published optimiser and step size for CIFAR or for ImageNet."""
+        large = problem.is_imagenet_size
+        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
+
+    def step(self, images: Tensor) -> Tensor:
+        """Take a step on the weighted loss, average the weights with the source, and return the corrected f(x)."""
+        logits: Tensor = self.model(images)
+        self.resolve(images, logits)
+        weights = self._weigh(logits.detach().float())
+        record_shares(self, selected=weights > 0)
+        if weights.any():
+            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
+            self.optimizer_step(self._loss(images, logits, weights), optimizer)
+        self._average_weights()
+        return corrected(logits.detach().float(), self.prior_correction)
+
+    def _weigh(self, logits: Tensor) -> Tensor:
+        """Return the weight of each image, 0 for those left out, and update the mean prediction."""
+        finite = logits.isfinite().all(dim=1)
+        weights = logits.new_zeros(len(logits))
+        if not finite.any():
+            return weights
+        p = logits[finite].softmax(dim=1)
+        uniform = torch.full_like(p[0], 1 / p.shape[1])
+        past = uniform if self.mean_prediction is None else self.mean_prediction.to(p)
+        diversity = min_max(1 - cosine_similarity(past.unsqueeze(0), p, dim=1))
+        certainty = min_max(-entropy(logits[finite]))
+        weights[finite] = (diversity * certainty / self.temperature).exp() * (diversity >= diversity.mean())
+        self.mean_prediction = self.averaging * past + (1 - self.averaging) * p.mean(dim=0)
+        return weights
+
+    def _loss(self, images: Tensor, logits: Tensor, weights: Tensor) -> Tensor:
+        selected = weights > 0
+        kept = logits[selected].float()
+        losses = soft_likelihood_ratio(kept)
+        if self.consistency:
+            augmented = self.augmentation(images, self.randomness.on(images.device))
+            augmented = augmented.contiguous(memory_format=self.memory_format)
+            losses = losses + symmetric_cross_entropy(pass_of_selected(self.model, augmented, selected).float(), kept)
+        return (weights[selected] * losses).sum() / len(images)
+
+    def _average_weights(self) -> None:
+        average_towards(self.trainable, self.source_weights, self.source_share)
+
+
+def min_max(values: Tensor) -> Tensor:
+    """Scale values to [0, 1]; equal values become 0, where the formula is 0 / 0."""
+    low, high = values.aminmax()
+    return (values - low) / (high - low) if high > low else torch.zeros_like(values)
+
+
+def corrected(logits: Tensor, how: PriorCorrection | None) -> Tensor:
+    """Correct predictions by the smoothed mean prediction of their batch: fewer images smooth it more."""
+    p = logits[logits.isfinite().all(dim=1)].softmax(dim=1)
+    if how is None or not len(p):
+        return logits
+    mean = p.mean(dim=0)
+    smoothing = max(1 / len(logits), 1 / logits.shape[1]) / mean.max()
+    prior = (mean + smoothing) / (1 + smoothing * len(mean))
+    return logits * prior if how == "logits" else logits + prior.log()
