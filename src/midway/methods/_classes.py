@@ -20,6 +20,7 @@ from midway.methods.pl import PL
 from midway.methods.rdumb import RDumb
 from midway.methods.roid import ROID
 from midway.methods.rotta import RoTTA
+from midway.methods.santa import SANTA
 from midway.methods.sar import SAR
 from midway.methods.shot import SHOT
 from midway.methods.source import Source
@@ -47,6 +48,7 @@ __all__ = [  # noqa: RUF022
     "RDumb",
     "ROID",
     "RoTTA",
+    "SANTA",
     "SAR",
     "SHOT",
     "Source",
