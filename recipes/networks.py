@@ -85,7 +85,7 @@ class PreActivationBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the residual to the shortcut."""
-        residual = self.conv2(F.relu(self.bn2(self.conv1(F.relu(self.bn1(x))))))
+        residual: Tensor = self.conv2(F.relu(self.bn2(self.conv1(F.relu(self.bn1(x))))))
         shortcut = F.pad(F.avg_pool2d(x, self.stride), (0, 0, 0, 0, 0, self.empty))
         return residual + shortcut
 
