@@ -14,11 +14,12 @@ FILTERS = (
 """Methods that select images, and the names of their counts of selected images."""
 
 PURE = (
-    "Each corruption by itself; the method is reset before it. Settings are as published except for MITA, whose"
-    " settings were chosen on other corruptions, and TEA, which has MITA's single Langevin step, computed in the pass"
-    " of the update (20 steps in passes of their own, as published, cost nine times as much; the section *As published*"
-    " has both). EATA has no Fisher images and is therefore ETA. MEMO has its own table below. The paper's numbers are"
-    " in brackets; it has none for PL, T3A, LAME and DUA."
+    "Each corruption by itself; the method is reset before it. Settings are the defaults; those of PL, SHOT, LAME, DUA"
+    " and SAR are not quite the published ones ([methods.md](methods.md)), those of MITA were chosen on other"
+    " corruptions, and TEA has MITA's single Langevin step, computed in the pass of the update (20"
+    " steps in passes of their own, as published, cost nine times as much; the section *As published* has both). EATA"
+    " has no Fisher images and is therefore ETA. MEMO has its own table below. The paper's numbers are in brackets; it"
+    " has none for PL, T3A, LAME and DUA."
 )
 
 TUNED = "_tuned"

@@ -40,6 +40,11 @@ def variants() -> list[tuple[str, dict[str, object]]]:
         ("t3a", {"supports": -1}),
         ("t3a", {"supports": 1}),
         ("lame", {"affinity": "rbf"}),
+        ("aea", {"trainable": "body", "threshold": 0.3, "lr": 1e-2, "steps": 2, "predict": "after"}),
+        ("delta", {"objective": "weighted", "margin": 1.2, "lr": 1e-2}),
+        ("delta", {"objective": "pseudo", "steps": 2, "predict": "after"}),
+        ("santa", {"optimizer": "sgd", "lr": 1e-2}),
+        ("note", {"memory": 8, "lr": 1e-2, "momentum": 0.2}),  # updates within and between batches
         ("dua", {"copies": 8, "images": None}),
         ("tea", {"steps": 2, "langevin_steps": 1, "langevin_noise": None, "langevin_clip": 0.1}),
         ("mita", {"data_model": "fresh", "data_model_steps": 3, "data_steps": 2}),

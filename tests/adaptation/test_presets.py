@@ -32,10 +32,36 @@ def test_what_is_said_wins_over_the_preset() -> None:
     assert "lr=0.5" in repr(midway.adapt(tiny_network(), "tent", preset="tuned", lr=0.5))
 
 
-@pytest.mark.parametrize("name", ["published", None])
+PUBLISHED = {  # where the defaults are Midway's own, as docs/methods.md says
+    "pl": {"trainable": "all", "batch_statistics": False, "lr": 1e-5},
+    "shot": {"pseudo_weight": 0.3},
+    "lame": {"affinity": "rbf"},
+    "dua": {"rotate": True, "images": 80, "crop": "pad"},
+    "sar": {"recover_below": 0.2},
+    "memo": {"fill": "red"},
+    "note": {"weight_decay": 5e-4},
+}
+
+
 @pytest.mark.parametrize("method", sorted({*midway.methods.names()} - {"mita"}))
-def test_the_published_preset_is_the_defaults(method: str, name: str | None) -> None:
-    assert repr(midway.adapt(tiny_network(), method, preset=name)) == repr(midway.adapt(tiny_network(), method))
+def test_the_published_preset_is_the_defaults_where_nothing_else_is_known(method: str) -> None:
+    published, default = midway.adapt(tiny_network(), method, preset="published"), midway.adapt(tiny_network(), method)
+    assert published.hyperparameters == default.hyperparameters | PUBLISHED.get(method, {})
+    assert repr(midway.adapt(tiny_network(), method, preset=None)) == repr(default)
+    differing = {key for key, value in PUBLISHED.get(method, {}).items() if default.hyperparameters[key] != value}
+    assert differing == set(PUBLISHED.get(method, {})), "a published value that is the default needs no preset"
+    published(batches(1)[0])
+    assert not any(
+        value is None for key, value in published.hyperparameters.items() if key in PUBLISHED.get(method, {})
+    )
+
+
+def test_the_documentation_lists_every_published_value_that_is_not_the_default() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ") and "`" in line}
+    for method, values in PUBLISHED.items():
+        row = rows[midway.methods.find(method).about.title]
+        assert all(f"`{key}={value!r}`" in row for key, value in values.items()), row
 
 
 def test_mita_as_published_has_one_rate_a_longer_data_model_and_plain_steps() -> None:

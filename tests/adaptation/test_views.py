@@ -87,6 +87,26 @@ def test_rotation_is_that_of_pillow_with_grey_corners() -> None:
     assert (v.warp(image[None], far) == 0.5).all()
 
 
+def test_the_published_border_is_what_pillow_makes_of_one_grey_value() -> None:
+    """Pillow reads the fill colour 128 of an RGB image as red = 128, green = blue = 0."""
+    image = photo(side=60)
+    expected = from_pil(to_pil(image).transform((60, 60), Image.Transform.AFFINE, (1, 0, -8, 0, 1, 0), fillcolor=128))
+    outside = v._outside(image[None], "red")
+    shift = torch.tensor([[[1.0, 0.0, -16 / 60], [0.0, 1.0, 0.0]]])
+    torch.testing.assert_close(v.warp(image[None], shift, outside)[0], expected, atol=1.5 / 255, rtol=0)
+    assert expected[:, 0, 0].tolist() == pytest.approx([128 / 255, 0, 0])
+    assert v._outside(image[None], "grey").flatten().tolist() == [0.5]
+    assert v._outside(image[None, :1], "red").flatten().tolist() == [0.5]
+
+
+def test_the_border_shows_in_the_views() -> None:
+    white = torch.ones(1, 3, 12, 12)
+    numbers = v.draw(1, 200, torch.Generator().manual_seed(0))
+    grey, red = (v.augmix_views(white, numbers, fill=fill) for fill in ("grey", "red"))  # type: ignore[arg-type]
+    changed = (grey != red).flatten(2).any(dim=2)[0]
+    assert 10 < changed.sum() < 200  # only rotations, shears and shifts have a border
+
+
 def test_padded_crops_by_hand() -> None:
     images = torch.stack([photo(1, 8), photo(2, 8)])
     numbers = v.draw(2, 40, torch.Generator().manual_seed(3), v.CROP_NUMBERS)

@@ -18,6 +18,8 @@ WRAPPED: dict[str, Factory] = {
     "guarded, always suspicious": lambda model: midway.Guarded(midway.Tent(model, lr=0.5), min_diversity=1.0),
     "nested": lambda model: midway.Guarded(midway.Episodic(midway.SAR(model, margin=2.0)), min_diversity=0.3),
     "the other way round": lambda model: midway.Episodic(midway.Guarded(midway.Tent(model, lr=0.5), min_diversity=0.3)),
+    "window": lambda model: midway.Window(midway.Tent(model, lr=1e-2), size=5),
+    "window, larger than a batch": lambda model: midway.Window(midway.SAR(model, margin=2.0)),
     "periodic": lambda model: midway.Periodic(midway.Tent(model, lr=1e-2), every=2),
     "with chains": lambda model: midway.Guarded(midway.TEA(model, langevin_steps=1, buffer_size=50)),
 }
@@ -33,6 +35,60 @@ def test_episodic_answers_every_batch_like_a_new_method() -> None:
     method = midway.Episodic(midway.Tent(tiny_network(), lr=1e-2, predict="after"))
     for images in batches(3):
         assert torch.equal(method(images), midway.Tent(tiny_network(), lr=1e-2, predict="after")(images))
+
+
+def naive_window(network: nn.Module, images: Tensor, size: int, lr: float) -> Tensor:
+    """Single images with TENT: a list as the window, train-mode BatchNorm, Adam."""
+    network = network.train().requires_grad_(False)
+    layers = [m for m in network.modules() if isinstance(m, nn.BatchNorm2d)]
+    affine = [p.requires_grad_() for m in layers for p in (m.weight, m.bias)]
+    optimizer = torch.optim.Adam(affine, lr=lr)
+    window: list[Tensor] = []
+    answers = []
+    for number, image in enumerate(images):
+        if len(window) < size:
+            window.append(image)
+        else:
+            window[number % size] = image
+        logits = network(torch.stack(window))
+        answers.append(logits[number % size].detach())
+        if number % size == size - 1:
+            p = logits.softmax(dim=1)
+            optimizer.zero_grad()
+            (-(p * p.log()).sum(dim=1).mean()).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return torch.stack(answers)
+
+
+@pytest.mark.parametrize("size", [1, 4, 50])
+def test_a_window_predicts_single_images_and_adapts_when_it_is_new(size: int) -> None:
+    images = torch.cat(batches(2)).double()
+    expected = naive_window(tiny_network().double(), images, size, 1e-2).float()
+    method = midway.Window(midway.Tent(tiny_network().double(), lr=1e-2), size=size)
+    found = torch.cat([method(image) for image in images.split(1)])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert method.diagnostics.get("updates", 0) == len(images) // size
+    method.reset()
+    torch.testing.assert_close(torch.cat([method(few) for few in images.split(7)]), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_window_without_batch_statistics_passes_single_images() -> None:
+    sizes: list[int] = []
+    method = midway.Window(midway.Tent(tiny_network("group"), lr=1e-2), size=4)
+    method.model.register_forward_hook(lambda _module, inputs, _output: sizes.append(len(inputs[0])))
+    for image in batches(1)[0].split(1):
+        method(image)
+    assert sizes[1:9] == [1, 1, 1, 4, 1, 1, 1, 4]  # the first tries out the network
+
+
+def test_a_window_starts_anew_with_images_of_another_size() -> None:
+    method = midway.Window(midway.BN(tiny_network()), size=4)
+    for side in (16, 24, 16):
+        assert method(batches(1, size=3, side=side)[0]).isfinite().all()
+    assert "updates" not in method.diagnostics
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+        midway.Window(midway.BN(tiny_network()), size=0)
+    assert midway.adapt(tiny_network(), "tent", wrap="window").about.title == "TENT, window"
 
 
 def test_repr_shows_what_is_inside() -> None:
@@ -221,5 +277,6 @@ def test_wrappers_by_name_and_in_plans() -> None:
     method = midway.adapt(tiny_network(), "tent", **entry.settings)
     assert isinstance(method, midway.Guarded)
     assert method.hyperparameters["lr"] == 0.5
-    with pytest.raises(ValueError, match="wrap must be 'episodic', 'guarded', 'periodic' or None, got 'foil'"):
+    message = "wrap must be 'episodic', 'guarded', 'periodic', 'window' or None, got 'foil'"
+    with pytest.raises(ValueError, match=message):
         midway.adapt(tiny_network(), "tent", wrap="foil")

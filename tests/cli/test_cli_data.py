@@ -33,7 +33,12 @@ def test_make_then_list_then_read(home: Path) -> None:
     np.testing.assert_array_equal(loaded.images[:], data.corrupt(images, "pixelate", severity=4))
     listed = run.invoke(app, ["ls", "--check"])
     assert listed.exit_code == 0
-    rows = [line.split() for line in listed.stdout.splitlines()]
+    lines = listed.stdout.splitlines()
+    rows = [line.split() for line in lines if not line.startswith("  ")]
+    remedies = dict(line.strip().split(": ", 1) for line in lines if line.startswith("  "))
+    assert remedies["imagenet-v2"].startswith("get the matched-frequency set from github.com/modestyachts/ImageNetV2")
+    assert {"imagenet-r", "imagenet-a", "imagenet-sketch", "imagenet-d109", "pacs"} < set(remedies)
+    assert "cifar10" not in remedies
     assert [row[0] for row in rows] == ["data", "cifar10-mini", "cifar10", "cifar10-c", "Not"]
     assert rows[-1][:6] == ["Not", "on", "this", "machine:", "cifar100,", "cifar100-c,"]
     assert "`midway data fetch` downloads cifar10 and cifar100," in listed.stdout

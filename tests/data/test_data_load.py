@@ -183,7 +183,7 @@ def test_a_loader_with_an_unknown_argument_is_refused() -> None:
 
 def test_shifts_follow_from_the_arguments_of_the_loader() -> None:
     kinds = {name: REGISTRY[name].shifts for name in data.names()}
-    assert {name for name, kind in kinds.items() if kind == "domains"} == {"domainnet", "pacs"}
+    assert {name for name, kind in kinds.items() if kind == "domains"} == {"domainnet", "imagenet-d109", "pacs"}
     assert {name for name, kind in kinds.items() if kind == "stored"} == {
         "cifar10-c",
         "cifar100-c",

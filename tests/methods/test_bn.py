@@ -18,7 +18,9 @@ def naive_batch_norm(x: Tensor, layer: nn.BatchNorm2d, prior: float) -> Tensor:
     for channel in range(x.shape[1]):
         values = x[:, channel].flatten().tolist()
         mean = sum(values) / len(values)
-        var = sum((value - mean) ** 2 for value in values) / len(values)
+        var = sum((value - mean) ** 2 for value in values) / (
+            len(values) - (1 if prior else 0)
+        )  # unbiased in a mixture
         mean = share * layer.running_mean[channel].item() + (1 - share) * mean
         var = share * layer.running_var[channel].item() + (1 - share) * var
         scale, shift = layer.weight[channel].item(), layer.bias[channel].item()
@@ -41,8 +43,19 @@ def test_a_huge_prior_is_the_source_and_a_tiny_one_is_the_batch() -> None:
     network, images = tiny_network(), batches(1)[0]
     source, batch = midway.Source(network)(images), midway.BN(network)(images)
     torch.testing.assert_close(midway.BN(network, prior=1e12)(images), source)
-    torch.testing.assert_close(midway.BN(network, prior=1e-9)(images), batch, rtol=1e-4, atol=1e-4)
+    tiny = midway.BN(network, prior=1e-9)(images)  # the variance is the unbiased one: 3,072 and 768 values a channel
+    torch.testing.assert_close(tiny, batch, rtol=1e-2, atol=1e-2)
     assert not torch.allclose(source, batch, atol=1e-2)
+
+
+def test_a_mixture_by_hand_and_of_a_single_value() -> None:
+    """Values .1 and .3: mean .2, unbiased variance .02; with the source (0, 1) at half weight mean .1, variance .51."""
+    network = nn.Sequential(nn.BatchNorm2d(2, eps=0), nn.Flatten()).eval()
+    images = torch.tensor([[0.1, 0.1], [0.3, 0.3]]).view(2, 2, 1, 1)
+    expected = (images.flatten(1) - 0.1) / (0.5 + 0.5 * 0.02) ** 0.5
+    torch.testing.assert_close(midway.BN(network, prior=2)(images), expected)
+    single = midway.BN(network, prior=1)(torch.full((1, 2, 1, 1), 0.4))  # its variance is 0, not undefined
+    torch.testing.assert_close(single, torch.full((1, 2), 0.2 / 0.5**0.5))
 
 
 def test_networks_without_running_statistics_earn_a_warning() -> None:

@@ -8,13 +8,20 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.image_statistics import Moments
-from midway.adaptation.views import CROP_NUMBERS, crops, draw
+from midway.adaptation.views import CROP_NUMBERS, crops, draw, quarter_turns
 from midway.methods import dua
 from midway.methods.dua import DUA, update_running_statistics
 from midway.testing import batches, tiny_network
 
 
-def naive_dua(network: nn.Module, stream: list[Tensor], copies: int, most: int) -> list[Tensor]:
+def rotated(image: Tensor, quarters: int) -> Tensor:
+    """Turn an image counter-clockwise: each time the last column becomes the first row."""
+    for _ in range(quarters):
+        image = image.flip(-1).transpose(-1, -2)
+    return image
+
+
+def naive_dua(network: nn.Module, stream: list[Tensor], copies: int, most: int, *, turn: bool = False) -> list[Tensor]:
     """DUA from its description: a training-mode pass over the copies of one image at a time."""
     network = copy.deepcopy(network).eval()
     layers = [m for m in network.modules() if isinstance(m, nn.BatchNorm2d)]
@@ -29,7 +36,11 @@ def naive_dua(network: nn.Module, stream: list[Tensor], copies: int, most: int) 
                 for layer in layers:
                     layer.train()
                     layer.momentum = momentum + 0.005
-                network(crops(image[None], draw(1, copies, generator, CROP_NUMBERS))[0])
+                numbers = draw(1, copies, generator, CROP_NUMBERS + turn)
+                made = list(crops(image[None], numbers)[0])
+                if turn:
+                    made = [rotated(each, int(4 * u)) for each, u in zip(made, numbers[0, :, -1].tolist(), strict=True)]
+                network(torch.stack(made))
                 network.eval()
                 seen += 1
             answers.append(network(images))
@@ -45,6 +56,27 @@ def test_agrees_with_one_image_at_a_time(monkeypatch: pytest.MonkeyPatch, most: 
     for images, expected in zip(stream, naive_dua(tiny_network(), stream, 8, most), strict=True):
         torch.testing.assert_close(method(images), expected, rtol=1e-3, atol=1e-4)
     assert method.adapted_images == min(most, 36)
+
+
+def test_as_published_copies_are_turned_and_eighty_images_count() -> None:
+    stream = batches(8)
+    method = midway.adapt(tiny_network(), "dua", preset="published", copies=8)
+    for images, expected in zip(stream, naive_dua(tiny_network(), stream, 8, 80, turn=True), strict=True):
+        torch.testing.assert_close(method(images), expected, rtol=1e-3, atol=1e-4)
+    assert method.diagnostics == {}
+    assert method.adapted_images == 80  # type: ignore[attr-defined]
+    plain = DUA(tiny_network(), copies=8, images=80)
+    assert not torch.allclose(plain(stream[0]), naive_dua(tiny_network(), stream[:1], 8, 80, turn=True)[0], atol=1e-3)
+
+
+def test_quarter_turns_by_hand_and_of_images_that_are_not_square() -> None:
+    image = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    views = image.expand(1, 4, 1, 2, 2)
+    turned = quarter_turns(views, torch.tensor([[0.1, 0.3, 0.6, 0.9]]))
+    expected = [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
+    assert turned[0, :, 0].tolist() == expected
+    wide = torch.tensor([[1.0, 2.0, 3.0]]).expand(1, 2, 1, 1, 3)
+    assert quarter_turns(wide, torch.tensor([[0.4, 0.6]]))[0, :, 0, 0].tolist() == [[1, 2, 3], [3, 2, 1]]
 
 
 def test_how_the_stream_is_cut_does_not_matter() -> None:

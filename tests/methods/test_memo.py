@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.image_weights import UnsupportedError, Weights, weights_by_image
-from midway.adaptation.views import augmix_views, draw
+from midway.adaptation.views import Fill, augmix_views, draw
 from midway.methods.memo import MEMO, marginal_entropy
 from midway.models import WideResNet
 from midway.sampling import Randomness
@@ -39,7 +39,9 @@ def run_by_image(network: nn.Module, weights: Weights, x: Tensor, *, source_shar
     return logits
 
 
-def naive_memo(network: nn.Module, images: Tensor, *, views: int, lr: float, prior: float, steps: int = 1) -> Tensor:
+def naive_memo(
+    network: nn.Module, images: Tensor, *, views: int, lr: float, prior: float, steps: int = 1, fill: Fill = "grey"
+) -> Tensor:
     """MEMO from its description: a copy of the network and an optimiser for each image."""
     generator = torch.Generator().manual_seed(0)
     answers = []
@@ -48,7 +50,7 @@ def naive_memo(network: nn.Module, images: Tensor, *, views: int, lr: float, pri
         for name, module in list(adapted.named_children()):
             if isinstance(module, nn.BatchNorm2d):
                 setattr(adapted, name, PriorNorm(module, prior))
-        seen = augmix_views(image[None], draw(1, views, generator))[0]
+        seen = augmix_views(image[None], draw(1, views, generator), fill=fill)[0]
         optimizer = torch.optim.SGD(adapted.parameters(), lr=lr)
         for _ in range(steps):
             mean = adapted(seen).softmax(dim=1).mean(dim=0)
@@ -86,6 +88,22 @@ def test_agrees_to_the_last_digits_in_double_precision() -> None:
     method(images)  # settles what depends on the size of the images
     method.randomness = Randomness(0)
     torch.testing.assert_close(method.step(images), expected, rtol=1e-9, atol=1e-10)
+
+
+def test_no_prior_affects_a_network_with_group_norm() -> None:
+    images = batches(1, size=3)[0]
+    answers = [MEMO(tiny_network("group"), views=6, lr=LR, prior=prior)(images) for prior in (0, 16)]
+    assert torch.equal(*answers)
+
+
+def test_as_published_the_border_is_red() -> None:
+    images = batches(1, size=3)[0]
+    published = midway.adapt(tiny_network("group"), "memo", preset="published", views=6, lr=LR)
+    expected = naive_memo(tiny_network("group"), images, views=6, lr=LR, prior=0, fill="red")
+    torch.testing.assert_close(published(images), expected, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(expected, MEMO(tiny_network("group"), views=6, lr=LR)(images), atol=1e-3)
+    with pytest.raises(ValueError, match="fill must be 'grey' or 'red', got 'blue'"):
+        MEMO(tiny_network(), fill="blue")  # type: ignore[arg-type]
 
 
 def test_the_step_matters() -> None:

@@ -48,6 +48,19 @@ def test_agrees_with_a_naive_implementation_over_batches(sharp_network: Callable
     assert 0.1 < method.diagnostics["selected_share"] < 0.9
 
 
+def test_as_published_all_weights_move_under_the_source_statistics(sharp_network: Callable[..., nn.Module]) -> None:
+    method = midway.adapt(sharp_network(), "pl", preset="published", lr=1e-2)
+    naive = NaivePL(sharp_network(), lr=1e-2, threshold=0.9)
+    naive.network.eval()  # keeps the running statistics
+    naive.affine = list(naive.network.parameters())
+    naive.first, naive.second = ([torch.zeros_like(p) for p in naive.affine] for _ in range(2))
+    before = method.model.state_dict()["1.running_mean"].clone()
+    for images in batches(4):
+        torch.testing.assert_close(method(images), naive(images), rtol=1e-3, atol=1e-3)
+    assert method.diagnostics["selected"] > 0
+    assert torch.equal(method.model.state_dict()["1.running_mean"], before)
+
+
 def test_without_confident_images_nothing_changes() -> None:
     method, bn = midway.PL(tiny_network(), threshold=0.999), midway.BN(tiny_network())
     for images in batches(2):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import midway
 from midway.adaptation.optimization import sam_step
 from midway.adaptation.parameters import last_stage
+from midway.methods.sar import published_lr
 from midway.testing import Norm, batches, tiny_network
 
 Network = Callable[..., nn.Module]
@@ -169,11 +170,30 @@ def test_the_threshold_is_heeded_and_follows_the_number_of_classes(sharp_network
         assert method.hyperparameters["recover_below"] == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_step_size_is_per_64_images_on_imagenet_size() -> None:
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(64, 2.5e-4), (200, 2.5e-4), (32, 2.5e-4), (31, 5e-4 * 31 / 64), (2, 5e-4 / 32), (1, 1e-3 / 64)],
+)
+def test_the_step_size_of_residual_networks_is_constant_from_32_images_on(size: int, expected: float) -> None:
+    assert published_lr(size) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_step_size_of_transformers_is_per_64_images() -> None:
+    assert [published_lr(size, transformer=True) for size in (64, 16)] == [1e-3, 2.5e-4]
+    plain = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.LayerNorm(12), nn.Linear(12, 4))
+    method = midway.SAR(plain, margin=2.0)
+    method(batches(1, size=16, side=128)[0])
+    assert method.hyperparameters["lr"] == 2.5e-4
+    given = midway.SAR(plain, margin=2.0, lr=0.5)
+    given(batches(1, size=16, side=128)[0])
+    assert given.hyperparameters["lr"] == 0.5
+
+
+def test_the_step_size_is_the_papers_on_imagenet_size() -> None:
     method = midway.SAR(tiny_network(classes=1000), margin=2.0)
     assert "lr=None" in repr(method)
     method(batches(1, size=16, side=128)[0])
-    assert method.hyperparameters["lr"] == pytest.approx(2.5e-4 / 4)
+    assert method.hyperparameters["lr"] == pytest.approx(2.5e-4 / 2)
     assert method.optimizer.param_groups[0]["lr"] == method.hyperparameters["lr"]
     small = midway.SAR(tiny_network())
     small(batches(1)[0])

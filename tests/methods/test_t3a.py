@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import midway
 from midway.methods.t3a import T3A, lowest_by_class
 from midway.testing import batches, tiny_network
 
@@ -17,9 +18,10 @@ class NaiveT3A:
 
     def __init__(self, network: nn.Sequential, supports: int) -> None:
         self.body, self.head, self.most = network[:-1], network[-1], supports
-        self.kept: list[list[tuple[float, Tensor]]] = []
+        self.kept: list[list[tuple[float, Tensor]]] = [[] for _ in self.head.weight]
         for row in self.head.weight.detach():
-            self.kept.append([(self.entropy(self.head(row)), row)])
+            logits = self.head(row)
+            self.kept[int(logits.argmax())].append((self.entropy(logits), row))
 
     @staticmethod
     def entropy(logits: Tensor) -> float:
@@ -36,9 +38,8 @@ class NaiveT3A:
             supports.sort(key=lambda pair: pair[0])
             if self.most != -1:
                 del supports[self.most :]
-            total = sum(z / z.norm() for _, z in supports)
-            assert isinstance(total, Tensor)
-            scores[:, k] = features @ (total / total.norm())
+            total = sum((z / z.norm() for _, z in supports), torch.zeros(features.shape[1]))
+            scores[:, k] = features @ (total / total.norm().clamp(min=1e-12))
         return scores
 
 
@@ -63,6 +64,26 @@ def test_two_classes_by_hand() -> None:
     scores = method(torch.tensor([0.8, 0.6]).view(1, 1, 1, 2))
     expected = torch.tensor([[(0.8 * 1.8 + 0.6 * 0.6) / math.sqrt(3.6), 0.6]])
     torch.testing.assert_close(scores, expected)
+
+
+@pytest.mark.parametrize("supports", [100, -1])
+def test_a_row_starts_as_a_support_of_the_class_that_the_classifier_predicts_for_it(supports: int) -> None:
+    """Row 1 = (3, 1) is longer than row 0 = (1, 0): the classifier predicts class 1 for both, none is of class 0."""
+    network = two_classes()
+    network[1].weight.data = torch.tensor([[1.0, 0.0], [3.0, 1.0]])  # type: ignore[index]
+    method = T3A(network, supports=supports)
+    assert method.labels.tolist() == [1, 1]
+    scores = method(torch.tensor([0.5, 1.0]).view(1, 1, 1, 2))  # 0.5 and 2.5: class 1, too
+    total = (
+        torch.tensor([1.0, 0.0]) + torch.tensor([3.0, 1.0]) / math.sqrt(10) + torch.tensor([0.5, 1.0]) / math.sqrt(1.25)
+    )
+    expected = torch.stack([torch.tensor(0.0), torch.tensor([0.5, 1.0]) @ total / total.norm()])
+    torch.testing.assert_close(scores, expected[None])
+
+
+def test_the_rows_of_the_embedded_network_are_of_their_own_class() -> None:
+    method = T3A(midway.models.load("wrn16_2.cifar10"))
+    assert method.labels.tolist() == list(range(10))
 
 
 def test_the_lowest_entropies_win_by_hand() -> None:

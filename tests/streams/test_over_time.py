@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import midway
 from midway.data import ImageSet
 from midway.streams import Stream, build
-from midway.streams.over_time import _shares, distribute_classes
+from midway.streams.over_time import distribute_classes, shares_of
 
 
 def toy(count: int, classes: int = 3) -> ImageSet:
@@ -94,7 +94,7 @@ def test_shares_are_dirichlet() -> None:
     """Mean 1/k and variance (k - 1) / (k^2 (k a + 1)) of a symmetric Dirichlet distribution."""
     for a in (0.05, 0.7, 4.0):
         rng = np.random.default_rng(0)
-        drawn = np.stack([_shares(rng, 4, a) for _ in range(20_000)])
+        drawn = np.stack([shares_of(rng, 4, a) for _ in range(20_000)])
         assert np.allclose(drawn.sum(axis=1), 1)
         assert drawn.mean(axis=0) == pytest.approx(np.full(4, 0.25), abs=0.01)
         assert drawn.var(axis=0) == pytest.approx(np.full(4, 3 / (16 * (4 * a + 1))), rel=0.05)

@@ -26,6 +26,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         amount = draw(st.integers(1, 50))
     elif rules.amount_kind is not None:
         amount = draw(st.floats(1e-6, 1 - 1e-6) if rules.amount_kind == "share" else st.floats(1e-6, 1e6))
+        amount = 0.0 if rules.amount_kind == "nonnegative" and draw(st.booleans()) else amount
     return Scenario(kind, tuple(shifts), amount, draw(st.integers(1, 5)))
 
 

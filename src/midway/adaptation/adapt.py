@@ -25,10 +25,10 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
-            the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``; see ``midway.Episodic`` and others);
-            all but MEMO, DUA, RoTTA and BN with a prior accept ``statistics="clustered"`` (see ``midway.clustered``);
-            all accept ``preset="published"``, and those that were searched ``preset="tuned"`` (see
-            ``midway.methods.preset``).
+            the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
+            and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``
+            (see ``midway.clustered``); all accept ``preset="published"``, and those that were searched
+            ``preset="tuned"`` (see ``midway.methods.preset``).
 
     Example:
         >>> import midway
@@ -60,9 +60,10 @@ def preset(method: str, name: str) -> dict[str, Any]:
 
     Args:
         method: Name of the method.
-        name: ``"published"``, the hyper-parameters of the paper, which for all methods but MITA are the defaults; or
-            ``"tuned"``, the best values of a search with the same number of trials for every method on the same
-            streams of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of about 2,000 images.
+        name: ``"published"``, the hyper-parameters of the published code (``docs/methods.md`` lists those that differ
+            from the defaults, and why); or ``"tuned"``, the best values of a search with the same number of trials for
+            every method on the same streams of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of
+            about 2,000 images.
 
     Example:
         >>> from midway.methods import preset

@@ -174,7 +174,7 @@ class Method(Stateful, metaclass=_Sealed):
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
-        """Return the published values of the hyper-parameters whose default is None."""
+        """Return the values of the hyper-parameters whose default is None, mostly the published ones."""
         return {}
 
     def resolve(self, images: Tensor, logits: Tensor) -> None:

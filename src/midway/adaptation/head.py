@@ -59,14 +59,16 @@ def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
     )
 
 
-@torch.no_grad()
-def features_and_logits(model: nn.Module, head: str, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Run a network once; return the features (N, width) that enter its head, and the logits, without gradients."""
+def features_and_logits(
+    model: nn.Module, head: str, images: Tensor, *, gradients: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Run a network once; return the features (N, width) that enter its head, and the logits."""
     seen: list[Tensor] = []
     layer = model.get_submodule(head)
     handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:
-        logits: Tensor = getattr(model, "_orig_mod", model)(images)  # a compiled network ignores new hooks
+        with torch.set_grad_enabled(gradients):
+            logits: Tensor = getattr(model, "_orig_mod", model)(images)  # a compiled network ignores new hooks
     finally:
         handle.remove()
     if not seen or seen[-1].shape[:-1] != (len(images),):

@@ -89,7 +89,8 @@ class _PriorMixture:
         assert isinstance(mean, Tensor)
         assert isinstance(var, Tensor)
         dims = [0, *range(2, x.ndim)]
-        batch_var, batch_mean = torch.var_mean(x.float(), dim=dims, correction=0)
+        correction = min(1, x.numel() // x.shape[1] - 1)  # unbiased, as published; a single value has no such estimate
+        batch_var, batch_mean = torch.var_mean(x.float(), dim=dims, correction=correction)
         weight = self.prior / (self.prior + len(x))
         self.source = (mean, var)
         layer.running_mean = (weight * mean + (1 - weight) * batch_mean).to(mean.dtype)

@@ -29,6 +29,12 @@ def norm_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, module
 
 
+def plain_batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """Return the BatchNorm layers that compute nothing but BatchNorm, whose statistics a method may replace."""
+    plain = (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+    return [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and type(layer).forward in plain]
+
+
 def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the scales and shifts of the normalisation layers, by name."""
     parameters: dict[int, tuple[str, nn.Parameter]] = {}  # by identity: layers may share parameters
@@ -106,6 +112,12 @@ def last_stage(model: nn.Module) -> tuple[str, ...]:
     last = stages[-(len(stages) // FEWEST_STAGES) :]
     after = layers[max(index for index, name in enumerate(layers) if is_inside(name, last[-1])) + 1 :]
     return (*last, *after)
+
+
+def is_transformer(model: nn.Module) -> bool:
+    """Return whether a network normalises by LayerNorm alone."""
+    layers = [layer for _, layer in norm_layers(model)]
+    return bool(layers) and all(isinstance(layer, nn.LayerNorm) for layer in layers)
 
 
 def is_inside(name: str, module: str) -> bool:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Crop = Literal["pad", "resize"]
+Fill = Literal["grey", "red"]
 
 PAD = 4  # pixels, black
 CHAINS, LINKS = 3, 3
@@ -25,6 +26,7 @@ NUMBERS = CROP_NUMBERS + CHAINS + 1 + CHAINS * (1 + LINKS * _LINK_NUMBERS)
 SMALLEST_AREA = 0.08
 LARGEST_RATIO = 4 / 3
 GREY = 0.5  # the value outside the image
+DARK_RED = (128 / 255, 0.0, 0.0)  # that of MEMO's published code, which gives Pillow one number for three channels
 MAX_DEGREES, MAX_SHEAR, MAX_SHIFT, MAX_INVERTED = 3.0, 0.03, 1 / 30, 25.6  # severity 1 of 10, as published
 POSTERIZED_LEVEL = 16  # four bits
 
@@ -73,11 +75,27 @@ def _shifted(images: Tensor, numbers: Tensor) -> Tensor:
     return padded[image, rows.unsqueeze(-1), columns.unsqueeze(-2)].movedim(-1, 2)
 
 
-def augmix_views(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
+def quarter_turns(views: Tensor, numbers: Tensor) -> Tensor:
+    """Turn each view (..., H, W) by 0, 90, 180 or 270 degrees, which a uniform number of each selects.
+
+    Views that are not square keep their shape: a number selects 0 or 180 degrees.
+    """
+    square = views.shape[-1] == views.shape[-2]
+    turns = (numbers * 4).long() if square else 2 * (numbers * 2).long()
+    turned = views.clone()
+    for count in (1, 2, 3):
+        chosen = turns == count
+        if chosen.any():
+            turned[chosen] = views[chosen].rot90(count, (-2, -1))
+    return turned
+
+
+def augmix_views(images: Tensor, numbers: Tensor, crop: Crop = "pad", fill: Fill = "grey") -> Tensor:
     """Return AugMix views in [0, 1]: crop and flip, then blend with three chains of one to three operations each.
 
     Operations: auto-contrast, equalise, rotate, solarise, shear and shift either way, posterise, at severity 1 as
     published for MEMO. Weights of the chains are Dirichlet(1, 1, 1), the share of the crop itself is Beta(1, 1).
+    ``fill`` is the colour that rotations, shears and shifts bring in: ``"grey"``, or MEMO's published dark ``"red"``.
     """
     plain = crops(images.clamp(0, 1), numbers, crop)
     count, views = numbers.shape[:2]
@@ -87,22 +105,29 @@ def augmix_views(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
     exponential = -(1 - mixing[:, :CHAINS]).clamp(min=1e-7).log()
     weights = exponential / exponential.sum(dim=1, keepdim=True).clamp(min=1e-30)
     links = chains.reshape(len(rows) * CHAINS, -1)
-    chained = _run_chains(cropped.repeat_interleave(CHAINS, dim=0), links).unflatten(0, (-1, CHAINS))
+    outside = _outside(images, fill)
+    chained = _run_chains(cropped.repeat_interleave(CHAINS, dim=0), links, outside).unflatten(0, (-1, CHAINS))
     mixed = (weights.view(-1, CHAINS, 1, 1, 1) * chained).sum(dim=1)
     blended = torch.lerp(mixed, cropped, mixing[:, CHAINS].view(-1, 1, 1, 1)).clamp_(0, 1)
     return blended.reshape(count, views, *images.shape[1:])
 
 
-def _run_chains(images: Tensor, numbers: Tensor) -> Tensor:
+def _outside(images: Tensor, fill: Fill) -> Tensor:
+    """Return the value outside the image in each channel; only images of three channels have a red one."""
+    red = fill == "red" and images.shape[1] == len(DARK_RED)
+    return images.new_tensor(DARK_RED if red else (GREY,)).view(-1, 1, 1)
+
+
+def _run_chains(images: Tensor, numbers: Tensor, outside: Tensor) -> Tensor:
     """Apply one to three operations to each image, (N, C, H, W); the first number of a row determines how many."""
     length = 1 + (LINKS * numbers[:, 0]).long()
     for index, link in enumerate(numbers[:, 1:].split(_LINK_NUMBERS, dim=1)):
         active = index < length
-        images = torch.where(active.view(-1, 1, 1, 1), _operate(images, link, active), images)
+        images = torch.where(active.view(-1, 1, 1, 1), _operate(images, link, active, outside), images)
     return images
 
 
-def _operate(images: Tensor, link: Tensor, active: Tensor) -> Tensor:
+def _operate(images: Tensor, link: Tensor, active: Tensor, outside: Tensor) -> Tensor:
     """Apply to each active image the operation that its numbers select."""
     choice = (9 * link[:, 0]).long()
     level = 0.1 + 0.9 * link[:, 1]
@@ -118,7 +143,7 @@ def _operate(images: Tensor, link: Tensor, active: Tensor) -> Tensor:
     chosen = (active & (choice > 3)).nonzero().flatten()
     if len(chosen):
         maps = _maps(choice[chosen], level[chosen], sign[chosen], *images.shape[2:])
-        result[chosen] = warp(images[chosen], maps)
+        result[chosen] = warp(images[chosen], maps, outside)
     return result
 
 
@@ -134,10 +159,10 @@ def _maps(choice: Tensor, level: Tensor, sign: Tensor, height: int, width: int) 
     return torch.stack([first, second], dim=1)
 
 
-def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """Sample images bilinearly at coordinates mapped by (N, 2, 3), from -1 to 1, with grey outside the image."""
+def warp(images: Tensor, maps: Tensor, outside: Tensor | float = GREY) -> Tensor:
+    """Sample images bilinearly at coordinates mapped by (N, 2, 3), from -1 to 1; ``outside`` is the value around."""
     grid = F.affine_grid(maps, list(images.shape), align_corners=False)
-    return F.grid_sample(images - GREY, grid, align_corners=False) + GREY
+    return F.grid_sample(images - outside, grid, align_corners=False) + outside
 
 
 def autocontrast(images: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from midway.bench.record import with_tuples
 from midway.methods import adapt, find, hyperparameters
 from midway.testing import tiny_network
 
-ADDED_LATER = (("loss", "entropy"),)
+ADDED_LATER = (("loss", "entropy"), ("batch_statistics", True), ("rotate", False), ("fill", "grey"))
 """Hyper-parameters that were added after results had been stored, with their defaults. At the default they change no
 number and are not part of a cell, so earlier results keep their keys."""
 

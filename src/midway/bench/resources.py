@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from midway._files import file_digest
 from midway._suggest import unknown
+from midway.adaptation.class_subset import of_imagenet_classes
 from midway.bench.record import Cell
-from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, load
+from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, imagenet_indices, load
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import Method, adapt, names
 from midway.models import ARCHITECTURES, cards, create
@@ -197,9 +198,11 @@ class ResourceCache:
     def network(self, cell: Cell) -> nn.Module:
         """Return the network of a cell on its device, in its precision."""
         classes = len(self.data_set(cell).class_names)
-        key = (cell.network, cell.weights, classes, cell.precision, cell.device)
+        indices = imagenet_indices(cell.data)
+        key = (cell.network, cell.weights, classes, indices, cell.precision, cell.device)
         if key not in self._networks:
             network = self._make_network(cell.network, classes)
+            network = network if indices is None else of_imagenet_classes(network, indices)
             self._networks[key] = (InBf16(network) if cell.precision == "bf16" else network).to(cell.device)
         return self._networks[key]
 

@@ -56,6 +56,9 @@ def list_(
         soft_wrap=True,
         highlight=False,
     )
+    for name, entry in absent.items():
+        if not entry.needs_root:
+            terminal().print(f"  {name}: {entry.remedy}", soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from midway.data.download import Archive, Progress
 from midway.data.fetch import fetch
 from midway.data.image_set import ImageArray, ImageSet
 from midway.data.lazy_images import LazyImages, prefetched
+from midway.data.loaders.imagenet_variants import imagenet_indices
 from midway.data.make import make_corrupted
 from midway.data.manifest import inventory
 from midway.data.preview import contact_sheet
@@ -30,6 +31,7 @@ __all__ = [
     "dataset",
     "fetch",
     "from_dataset",
+    "imagenet_indices",
     "inventory",
     "load",
     "make_corrupted",

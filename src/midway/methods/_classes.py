@@ -3,19 +3,24 @@
 from midway.adaptation.wrappers.episodic import Episodic
 from midway.adaptation.wrappers.guarded import Guarded
 from midway.adaptation.wrappers.periodic import Periodic
+from midway.adaptation.wrappers.window import Window
+from midway.methods.aea import AEA
 from midway.methods.bn import BN
 from midway.methods.cmf import CMF
 from midway.methods.cotta import CoTTA
+from midway.methods.delta import DELTA
 from midway.methods.deyo import DeYO
 from midway.methods.dua import DUA
 from midway.methods.eata import EATA
 from midway.methods.lame import LAME
 from midway.methods.memo import MEMO
 from midway.methods.mita import MITA
+from midway.methods.note import NOTE
 from midway.methods.pl import PL
 from midway.methods.rdumb import RDumb
 from midway.methods.roid import ROID
 from midway.methods.rotta import RoTTA
+from midway.methods.santa import SANTA
 from midway.methods.sar import SAR
 from midway.methods.shot import SHOT
 from midway.methods.source import Source
@@ -24,9 +29,11 @@ from midway.methods.tea import TEA
 from midway.methods.tent import Tent
 
 __all__ = [  # noqa: RUF022
+    "AEA",
     "BN",
     "CMF",
     "CoTTA",
+    "DELTA",
     "DUA",
     "DeYO",
     "EATA",
@@ -35,15 +42,18 @@ __all__ = [  # noqa: RUF022
     "LAME",
     "MEMO",
     "MITA",
+    "NOTE",
     "PL",
     "Periodic",
     "RDumb",
     "ROID",
     "RoTTA",
+    "SANTA",
     "SAR",
     "SHOT",
     "Source",
     "T3A",
     "TEA",
     "Tent",
+    "Window",
 ]

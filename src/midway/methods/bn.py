@@ -25,7 +25,8 @@ class BN(Method):
 
     Args:
         model: The classifier to adapt.
-        prior: N, in images; 0 (the paper's value for large batches) uses the batch alone.
+        prior: N, in images; 0 (the paper's value for large batches) uses the batch alone. The variance of the batch is
+            the unbiased estimate if it is mixed with the source's, as in the published code, and else the biased one.
 
     Example:
         >>> import midway

@@ -16,7 +16,7 @@ from midway.adaptation.normalization import running_layers
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
-from midway.adaptation.views import CROP_NUMBERS, Crop, crops, draw
+from midway.adaptation.views import CROP_NUMBERS, Crop, crops, draw, quarter_turns
 from midway.sampling import Randomness
 
 VALUES_PER_PASS = 800_000
@@ -27,7 +27,8 @@ VALUES_PER_PASS = 800_000
 class DUA(Method):
     """Updates the running statistics of BatchNorm layers image by image, with decaying momentum; no weight changes.
 
-    Each image becomes a batch of randomly cropped and flipped copies. These pass through the network with their own
+    Each image becomes a batch of randomly cropped and flipped copies, as published also turned by random multiples of
+    90 degrees (``rotate=True``). These pass through the network with their own
     statistics, and the running statistics are updated towards those with momentum m_i = 0.1 * 0.94^i + 0.005. After the
     images of a batch, the prediction is f(x) with the running statistics.
 
@@ -43,9 +44,12 @@ class DUA(Method):
         decay: Factor of the decaying part per image (published: 0.94).
         floor: Constant part of the momentum (published: 0.005).
         copies: Copies per image (published: 64).
-        images: Number of images after a reset to adapt to, None for all (published: 1 % of the test set, 100 images of
-            CIFAR-10-C); a pass over 64 copies each is expensive, and the momenta of later images are near the floor.
-        crop: ``"pad"`` by 4 pixels (published for CIFAR), ``"resize"`` a part (ImageNet), None by the image size.
+        images: Number of images after a reset to adapt to, None for all (published: 80); a pass over 64 copies each is
+            expensive, and the momenta of later images are near the floor.
+        crop: ``"pad"`` by 4 pixels (published), ``"resize"`` a part; None resizes images of ImageNet's size, where a
+            shift by 4 pixels hardly matters, and pads smaller ones.
+        rotate: Turn each copy by 0, 90, 180 or 270 degrees at random (published: True; images that are not square by
+            0 or 180). It hardly changes the predictions.
         seed: Seed of the copies.
 
     Example:
@@ -75,6 +79,8 @@ class DUA(Method):
         images=Choice(25, 50, 100, 200),
     )
 
+    published = {"rotate": True, "images": 80, "crop": "pad"}  # noqa: RUF012
+
     def __init__(
         self,
         model: nn.Module,
@@ -85,6 +91,7 @@ class DUA(Method):
         copies: int = 64,
         images: int | None = 100,
         crop: Crop | None = None,
+        rotate: bool = False,
         seed: int = 0,
     ) -> None:
         super().__init__(model)
@@ -100,7 +107,7 @@ class DUA(Method):
         if crop not in (None, "pad", "resize"):
             raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
         self.momentum, self.decay, self.floor = momentum, decay, floor
-        self.copies, self.images = copies, images
+        self.copies, self.images, self.rotate = copies, images, rotate
         self.randomness = self.add_state("randomness", Randomness(seed))
         self.adapted_images = self.add_state("adapted_images", 0)
         self._supports_many_images = True  # until a pass over several images fails
@@ -119,7 +126,7 @@ class DUA(Method):
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Crop]:
-        """Return the crop of the published code for CIFAR or for ImageNet."""
+        """Return the published crop, or for images of ImageNet's size one that changes them as much."""
         return {"crop": "resize" if problem.is_imagenet_size else "pad"}
 
     @torch.no_grad()
@@ -128,7 +135,7 @@ class DUA(Method):
         if self.hyperparameters["crop"] is None:
             self.resolve(images, self.model(images[:2]))
         left = len(images) if self.images is None else min(len(images), self.images - self.adapted_images)
-        numbers = draw(left, self.copies, self.randomness.on(torch.device("cpu")), CROP_NUMBERS)
+        numbers = draw(left, self.copies, self.randomness.on(torch.device("cpu")), CROP_NUMBERS + self.rotate)
         size = max(1, VALUES_PER_PASS // (self.copies * images[0].numel())) if self._supports_many_images else 1
         start = 0
         while start < left:
@@ -143,7 +150,10 @@ class DUA(Method):
 
     def _update_statistics(self, images: Tensor, numbers: Tensor) -> None:
         """Update the running statistics with some images, in order."""
-        copies = crops(images, numbers, self.hyperparameters["crop"]).flatten(0, 1)
+        copies = crops(images, numbers, self.hyperparameters["crop"])
+        if self.rotate:
+            copies = quarter_turns(copies, numbers[..., CROP_NUMBERS].to(copies.device))
+        copies = copies.flatten(0, 1)
         copies = copies.contiguous(memory_format=self.memory_format)
         with statistics_by_image(self.model, len(images), source_share=0) as seen:
             self.model(copies)

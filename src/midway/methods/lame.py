@@ -32,8 +32,9 @@ class LAME(Method):
     Args:
         model: The classifier; it needs a linear head, whose input is the features.
         affinity: ``"knn"``: 1 for the nearest neighbours, else 0; ``"rbf"``: exp(-d^2 / 2 s^2), s being the mean
-            distance to the k-th nearest image, counting the image itself; ``"linear"``: the inner product.
-            Features have length 1.
+            distance to the k-th nearest image, counting the image itself (published); ``"linear"``: the inner product.
+            Features have length 1. The default is not the published one: on shuffled streams all images are near each
+            other in the sense of ``"rbf"``, and whole batches get one class.
         neighbours: k (published: 5).
         iterations: Largest number of fixed-point iterations (published: 100); they stop when the objective is constant.
         head: Name of the linear head, if it cannot be detected.
@@ -59,6 +60,8 @@ class LAME(Method):
     )
     names_layers = ("head",)
     search_space = search_over(affinity=Choice("knn", "rbf", "linear"), neighbours=Integers(1, 20, log=True))
+
+    published = {"affinity": "rbf"}  # noqa: RUF012
 
     def __init__(
         self,

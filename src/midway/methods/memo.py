@@ -16,7 +16,7 @@ from midway.adaptation.parameters import refuse_half_precision
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, LogUniform, search_over
-from midway.adaptation.views import Crop, augmix_views, draw
+from midway.adaptation.views import Crop, Fill, augmix_views, draw
 from midway.sampling import Randomness
 
 VALUES_PER_PASS = 400_000
@@ -50,7 +50,10 @@ class MEMO(Method):
         crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part (ImageNet), before AugMix; None by the
             size of the images.
         steps: Steps per image (published: 1).
-        prior: N: the source's statistics have weight N / (N + 1) (published: 16); 0 uses those of the views alone.
+        prior: N: the source's statistics have weight N / (N + 1) (published for networks with BatchNorm, on ImageNet:
+            16); 0 uses those of the views alone. The published network for CIFAR has GroupNorm: no prior affects it.
+        fill: Colour that rotated, sheared and shifted views have outside the image: ``"grey"``, or ``"red"``, the dark
+            red (128, 0, 0) of the published code, where one grey value was meant for three channels.
         images_at_once: Number of images per pass; None limits memory. It does not change the predictions.
         seed: Seed of the views.
 
@@ -77,6 +80,8 @@ class MEMO(Method):
     uses_source_statistics = True
     search_space = search_over(lr=LogUniform(5e-4, 5e-2), steps=Integers(1, 3), prior=Choice(4, 8, 16, 32, 64))
 
+    published = {"fill": "red"}  # noqa: RUF012
+
     def __init__(
         self,
         model: nn.Module,
@@ -86,6 +91,7 @@ class MEMO(Method):
         crop: Crop | None = None,
         steps: int = 1,
         prior: float = 16,
+        fill: Fill = "grey",
         images_at_once: int | None = None,
         seed: int = 0,
     ) -> None:
@@ -105,9 +111,11 @@ class MEMO(Method):
             raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
         if prior < 0:
             raise ValueError(f"prior must be 0 or more, got {prior}.")
+        if fill not in ("grey", "red"):
+            raise ValueError(f"fill must be 'grey' or 'red', got {fill!r}.")
         if images_at_once is not None and images_at_once < 1:
             raise ValueError(f"images_at_once must be at least 1, got {images_at_once}.")
-        self.steps = steps
+        self.steps, self.fill = steps, fill
         self.source_share = prior / (prior + 1)
         self.images_at_once = images_at_once
         self.randomness = self.add_state("randomness", Randomness(seed))
@@ -133,7 +141,7 @@ class MEMO(Method):
         size = self.images_at_once or max(1, VALUES_PER_PASS // (views * images[0].numel()))
         logits = []
         for few, drawn in zip(images.split(size), numbers.split(size), strict=True):
-            seen = augmix_views(few, drawn, crop)
+            seen = augmix_views(few, drawn, crop, self.fill)
             if self._supports_many_images and len(few) > 1:
                 try:
                     logits.append(self._adapt(few, seen))

@@ -23,19 +23,24 @@ class PL(Method):
     """Trains scales and shifts of the normalisation layers on the network's own confident predictions as labels.
 
     The loss is the cross-entropy between f(x) and its own largest class, over the images whose largest probability is
-    above the threshold; if there are none, no step is taken. Batch statistics; the prediction is the logits from before
-    the (last) update.
+    above the threshold; if there are none, no step is taken. The prediction is the logits from before the (last)
+    update.
+
+    The paper trains with pseudo labels and knows no test-time adaptation. ``preset="published"`` is the setting of the
+    comparison in TEA's code, which adapts all weights in small steps; the defaults adapt what TENT adapts, with its
+    step size and batch statistics, and differ from TENT only in the loss.
 
     Paper: Lee, ICML workshops 2013.
 
     Args:
         model: The classifier to adapt.
-        threshold: Smallest confidence of a pseudo label (published comparisons: 0.9).
-        trainable: ``"norm"`` scales and shifts (published comparisons), or ``"all"`` weights.
-        lr: Step size of Adam (published comparisons: 1e-3).
+        threshold: Smallest confidence of a pseudo label (TEA's comparison: 0.9).
+        trainable: ``"norm"`` scales and shifts, or ``"all"`` weights (TEA's comparison).
+        batch_statistics: Normalise with the statistics of the batch; False uses the source's (TEA's comparison).
+        lr: Step size of Adam (TEA's comparison: 1e-5).
         betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
-        steps: Updates per batch (published comparisons: 1).
-        predict: ``"before"`` the last update (published comparisons) or ``"after"`` it, at the cost of one more pass.
+        steps: Updates per batch (TEA's comparison: 1).
+        predict: ``"before"`` the last update (TEA's comparison) or ``"after"`` it, at the cost of one more pass.
 
     Example:
         >>> import midway, torch
@@ -58,12 +63,15 @@ class PL(Method):
     )
     search_space = search_over(threshold=Uniform(0.5, 0.99), lr=LogUniform(1e-5, 1e-2), steps=Integers(1, 4))
 
+    published = {"trainable": "all", "batch_statistics": False, "lr": 1e-5}  # noqa: RUF012
+
     def __init__(
         self,
         model: nn.Module,
         *,
         threshold: float = 0.9,
         trainable: Literal["norm", "all"] = "norm",
+        batch_statistics: bool = True,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         steps: int = 1,
@@ -76,7 +84,8 @@ class PL(Method):
         if trainable not in ("norm", "all"):
             raise ValueError(f"trainable must be 'norm' or 'all', got {trainable!r}.")
         self.threshold, self.steps, self.predict = threshold, steps, predict
-        use_batch_statistics(self.model)
+        if batch_statistics:
+            use_batch_statistics(self.model)
         parameters = norm_affine(self.model) if trainable == "norm" else dict(self.model.named_parameters())
         optimizer = torch.optim.Adam(freeze_all_but(self.model, parameters), lr=lr, betas=betas)
         self.optimizer = self.add_state("optimizer", optimizer)

@@ -13,7 +13,14 @@ from midway.adaptation.base import Method
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import Predict, check_protocol, sam_step
-from midway.adaptation.parameters import check_excluded, freeze_all_but, last_stage, norm_affine, outside
+from midway.adaptation.parameters import (
+    check_excluded,
+    freeze_all_but,
+    is_transformer,
+    last_stage,
+    norm_affine,
+    outside,
+)
 from midway.adaptation.problem import IMAGENET_SIZE, Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
@@ -40,11 +47,12 @@ class SAR(Method):
         model: The classifier to adapt.
         margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
         rho: Length of SAM's perturbation (the paper: 0.05).
-        recover_below: Moving mean of the loss, in nats, below which the method resets (the paper: 0.2 for 1,000
-            classes; for other numbers the same share of ln C).
+        recover_below: Moving mean of the loss, in nats, below which the method resets (the paper: 0.2, on 1,000
+            classes). None is the same share of ln C for other numbers of classes, see ``docs/methods.md``.
         exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
             three blocks and the final norm of transformers). None detects them, () excludes nothing.
-        lr: Step size of SGD (published comparisons: 0.01 for CIFAR; the paper: 2.5e-4 per 64 images for ImageNet).
+        lr: Step size of SGD. None is 0.01 for CIFAR (TEA's comparison; the paper has no CIFAR) and the paper's for
+            ImageNet, see ``published_lr``.
         momentum: Momentum of SGD (the paper: 0.9).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
@@ -77,6 +85,8 @@ class SAR(Method):
         lr=LogUniform(1e-4, 0.1),
         steps=Integers(1, 4),
     )
+
+    published = {"recover_below": 0.2}  # noqa: RUF012
 
     def __init__(
         self,
@@ -119,8 +129,15 @@ class SAR(Method):
         share = math.log(problem.classes) / math.log(IMAGENET_SIZE.classes)
         return {
             "recover_below": round(0.2 * share, 4),
-            "lr": 2.5e-4 * problem.batch_size / 64 if problem.is_imagenet_size else 0.01,
+            "lr": published_lr(problem.batch_size) if problem.is_imagenet_size else 0.01,
         }
+
+    def resolve(self, images: Tensor, logits: Tensor) -> None:
+        """Choose the values left at None; the step size for ImageNet also depends on the network."""
+        unresolved = self.hyperparameters["lr"] is None
+        super().resolve(images, logits)
+        if unresolved and Problem.of(images, logits).is_imagenet_size:
+            self.resolved["lr"] = published_lr(len(images), transformer=is_transformer(self.model))
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the entropy of the reliable images by SAM, reset after a collapse, and return f(x)."""
@@ -162,3 +179,14 @@ class SAR(Method):
         if self.mean_loss < self.hyperparameters["recover_below"]:
             self.reset(keep=("records", "resolved"))
             self.count("recoveries")
+
+
+def published_lr(batch_size: int, *, transformer: bool = False) -> float:
+    """Return the paper's step size for ImageNet.
+
+    Transformers: 1e-3 per 64 images. ResNets: 2.5e-4 from 32 images on, twice the proportional part of it below, and
+    four times that for a single image.
+    """
+    if transformer or batch_size < 32:
+        return (1e-3 if transformer or batch_size == 1 else 5e-4) * batch_size / 64
+    return 2.5e-4

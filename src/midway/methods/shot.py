@@ -32,15 +32,16 @@ class SHOT(Method):
 
     Args:
         model: The classifier to adapt.
-        trainable: ``"norm"``: scales and shifts of the normalisation layers (published comparisons); ``"body"``: all
+        trainable: ``"norm"``: scales and shifts of the normalisation layers (TEA's comparison); ``"body"``: all
             weights but the head's (SHOT's paper, over many epochs; online, 1e-4 is a better step size for these).
         head: Name of the last linear layer; None detects it. Only ``trainable="body"`` needs it.
-        pseudo_weight: Weight of the cross-entropy (the paper: 0.1 to 0.3 by data set; online comparisons: 0.1).
-        threshold: Smallest confidence of a pseudo label (online comparisons: 0.9).
-        lr: Step size of Adam (published comparisons: 1e-3).
+        pseudo_weight: Weight of the cross-entropy (SHOT's and TEA's code: 0.3, which is ``preset="published"``; T3A's
+            comparison: 0.1).
+        threshold: Smallest confidence of a pseudo label (TEA's and T3A's comparisons: 0.9).
+        lr: Step size of Adam (TEA's comparison: 1e-3).
         betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
-        steps: Updates per batch (published comparisons: 1).
-        predict: ``"before"`` the last update (published comparisons) or ``"after"`` it, at the cost of one more pass.
+        steps: Updates per batch (TEA's comparison: 1).
+        predict: ``"before"`` the last update (TEA's comparison) or ``"after"`` it, at the cost of one more pass.
 
     Example:
         >>> import midway, torch
@@ -69,6 +70,8 @@ class SHOT(Method):
         lr=LogUniform(1e-5, 1e-2),
         steps=Integers(1, 4),
     )
+
+    published = {"pseudo_weight": 0.3}  # noqa: RUF012
 
     def __init__(
         self,

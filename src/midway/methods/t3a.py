@@ -18,7 +18,8 @@ from midway.functional import entropy
 class T3A(Method):
     """Replaces the last layer by class prototypes computed from the features seen so far; no weight changes.
 
-    Each class starts with one support, its row of the classifier. Every image adds its features to the supports of the
+    The rows of the classifier are the first supports, each of the class that the classifier predicts for it (nearly
+    always its own). Every image adds its features to the supports of the
     class that the classifier predicts; each class keeps the M supports of lowest entropy. A logit is the inner product
     of the features with the direction of the class's summed unit supports, including those of the batch. Source
     statistics.
@@ -27,7 +28,8 @@ class T3A(Method):
 
     Args:
         model: The classifier to adapt; it needs a linear head.
-        supports: M, supports per class (published: chosen from 1, 5, 20, 50, 100 and -1); -1 keeps all.
+        supports: M, supports per class; -1 keeps all. The paper chooses among 1, 5, 20, 50, 100 and -1 on validation
+            images; 100 is the default of its code.
         head: Name of the linear head, if it cannot be detected.
 
     Attributes:
@@ -65,9 +67,10 @@ class T3A(Method):
         self.head, layer = head_of(self.model, head)
         rows = layer.weight.detach()
         with torch.no_grad():
-            self.entropies = self.add_state("entropies", entropy(layer(rows).float()))
+            answers = layer(rows).float()
+        self.entropies = self.add_state("entropies", entropy(answers))
         self.unit_supports = self.add_state("unit_supports", normalize(rows.float(), dim=1))
-        self.labels = self.add_state("labels", torch.arange(len(rows), device=rows.device))
+        self.labels = self.add_state("labels", answers.argmax(dim=1))  # not the row's class, as published
         self.seen = self.add_state("seen", len(rows))
 
     def step(self, images: Tensor) -> Tensor:

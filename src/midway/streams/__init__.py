@@ -1,5 +1,14 @@
 """Scenarios (recipes) and the streams of batches that they build."""
 
+from midway.streams.correlated import (
+    correlated,
+    imbalanced,
+    long_tailed,
+    mixed,
+    mixed_correlated,
+    random_order,
+    shuffled,
+)
 from midway.streams.over_time import continual, dirichlet, gradual, recurring
 from midway.streams.parsing import Scenario, Shifted, build, expand
 from midway.streams.registry import SEVERITY, scenario
@@ -15,15 +24,22 @@ __all__ = [
     "Stream",
     "build",
     "continual",
+    "correlated",
     "dirichlet",
     "expand",
     "gradual",
+    "imbalanced",
     "labels_of",
+    "long_tailed",
+    "mixed",
+    "mixed_correlated",
     "mixture",
     "outlier",
     "pure",
+    "random_order",
     "recurring",
     "scenario",
+    "shuffled",
     "source_of",
     "to_tensor",
 ]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from midway.data.corrupted import check_severity
 from midway.data.image_set import ImageArray
+from midway.streams.domains import domains_of
 from midway.streams.parsing import scenario_text
 from midway.streams.registry import REGISTRY, scenario
 from midway.streams.scenarios import Shift, labels_of, source_of
@@ -21,7 +22,8 @@ def continual(
 ) -> Stream:
     """One shift after another, all images of each; the method is not informed when the shift changes.
 
-    The batch at a change contains images of both shifts if the images do not fill all batches.
+    The batch at a change contains images of both shifts if the images do not fill all batches. ``continual:all`` is the
+    published order of the fifteen corruptions. Domains may have images of their own.
 
     The arguments are those of ``pure``, with a sequence of shifts.
 
@@ -56,16 +58,10 @@ def recurring(
 def _in_turn(
     kind: str, data: Data, shifts: Sequence[Shift], rounds: int | None, severity: int, batch_size: int, seed: int
 ) -> Stream:
-    if not shifts:
-        raise ValueError(f"{kind} needs at least one shift.")
-    sources = dict(source_of(data, shift, severity, seed) for shift in shifts)
-    if len(sources) < len(shifts):
-        raise ValueError(f"{kind} names a shift twice: name each once, and use recurring to repeat them.")
-    labels = labels_of(data)
-    order = np.tile(np.arange(len(labels)), len(sources) * (rounds or 1))
-    group = np.tile(np.repeat(np.arange(len(sources)), len(labels)), rounds or 1)
-    text = scenario_text(kind, list(sources), rounds, severity)
-    return Stream(sources, labels, order=order, group=group, batch_size=batch_size, name=text)
+    domains = domains_of(kind, data, shifts, severity, seed)
+    order, group = (np.tile(each, rounds or 1) for each in (domains.order, domains.group))
+    text = scenario_text(kind, list(domains.sources), rounds, severity)
+    return Stream(domains.sources, domains.labels, order=order, group=group, batch_size=batch_size, name=text)
 
 
 @scenario("gradual:fog+snow", all_severities=True)
@@ -151,14 +147,14 @@ def distribute_classes(labels: NDArray[np.int64], *, concentration: float, seed:
     sections: list[list[NDArray[np.int64]]] = [[] for _ in classes]
     for label in classes:
         members = np.flatnonzero(labels == label)
-        shares = _shares(rng, len(classes), concentration)
+        shares = shares_of(rng, len(classes), concentration)
         cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
         for section, part in zip(sections, np.split(members, cuts), strict=True):
             section.append(part)
     return np.concatenate([rng.permutation(np.concatenate(section)) for section in sections])
 
 
-def _shares(rng: np.random.Generator, count: int, concentration: float) -> NDArray[np.float64]:
+def shares_of(rng: np.random.Generator, count: int, concentration: float) -> NDArray[np.float64]:
     """Draw shares from a symmetric Dirichlet distribution, in logarithms, because plain draws underflow near 0.
 
     log Gamma(a) = log Gamma(a + 1) + log(U) / a.

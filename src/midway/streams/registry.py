@@ -18,11 +18,12 @@ SEVERITY = 5
 TEXT = re.compile(r"(?P<shifts>[^@#]*)(@(?P<amount>[^@#]*))?(#(?P<severity>[^@#]*))?")
 """The part of a text after the colon."""
 
-AmountKind = Literal["share", "count", "positive"]
+AmountKind = Literal["share", "count", "positive", "nonnegative"]
 _VALID_AMOUNTS: dict[AmountKind, tuple[str, Callable[[float], bool]]] = {
     "share": ("between 0 and 1", lambda amount: 0 < amount < 1),
     "count": ("an integer of at least 1", lambda amount: amount >= 1 and float(amount).is_integer()),
     "positive": ("above 0", lambda amount: 0 < amount < float("inf")),
+    "nonnegative": ("0 or more", lambda amount: 0 <= amount < float("inf")),
 }
 _SHIFT = re.compile(r"[^\s@#/+,:]+")
 _OPTIONS = {"severity", "batch_size", "seed"}
@@ -81,7 +82,7 @@ def scenario(example: str, *, amount: AmountKind | None = None, all_severities: 
         example: A text, such as ``"outlier:glass_blur/gaussian_noise@0.005"``. Shifts joined by ``/`` are a fixed
             number, shifts joined by ``+`` any number.
         amount: The valid values of the number after ``@``: ``"share"`` is between 0 and 1, ``"count"`` is an integer
-            of at least 1, ``"positive"`` is above 0. None if there is no such number.
+            of at least 1, ``"positive"`` is above 0, ``"nonnegative"`` 0 or more. None if there is no such number.
         all_severities: Each shift occurs at all severities from 1 to that of the scenario; the function takes the
             name of a shift or its sets from severity 1 on.
 

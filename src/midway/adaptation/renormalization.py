@@ -1,0 +1,72 @@
+"""Renormalised statistics (TBR of DELTA, Zhao et al., ICLR 2023): moving averages of the batches' statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.parameters import plain_batch_norms
+
+
+class RenormalizedBatchNorm(_BatchNorm):
+    """A BatchNorm layer that normalises with moving averages M and S of the batches' mean m and deviation s.
+
+    y = (x - m) / s r + d with r = s / S and d = (m - M) / S equals (x - M) / S, but r and d are constants for the
+    gradient, which therefore sees the statistics of the batch. M and S start as those of the first batch and move after
+    their use, in a ``moving`` block alone: trial passes leave them.
+    """
+
+    averaging: float
+    moving: bool
+    mean: Tensor
+    deviation: Tensor  # 0 before the first batch
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise a batch, then move M and S."""
+        exact = x.to(torch.promote_types(x.dtype, torch.float32))
+        var, mean = torch.var_mean(exact, dim=[0, *range(2, x.ndim)], correction=0)
+        deviation = (var + self.eps).sqrt()
+        with torch.no_grad():
+            known = self.deviation.to(mean) > 0
+            old_mean = torch.where(known, self.mean.to(mean), mean)
+            old_deviation = torch.where(known, self.deviation.to(mean), deviation)
+            r, d = deviation / old_deviation, (mean - old_mean) / old_deviation
+            if self.moving and bool((mean + deviation).isfinite().all()):  # other values would stay
+                self.mean = torch.lerp(mean, old_mean, self.averaging)
+                self.deviation = torch.lerp(deviation, old_deviation, self.averaging)
+        scale, shift = r / deviation, d - mean * r / deviation
+        if self.affine:
+            scale, shift = scale * self.weight, shift * self.weight + self.bias
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        return torch.addcmul(shift.view(shape), exact, scale.view(shape)).to(x.dtype)
+
+
+def use_renormalization(model: nn.Module, averaging: float) -> list[RenormalizedBatchNorm]:
+    """Give the plain BatchNorm layers renormalised statistics and the others those of the batch; return the former."""
+    layers: list[Any] = plain_batch_norms(model)
+    use_batch_statistics(model)
+    for layer in layers:
+        layer.__class__, layer.averaging, layer.moving = RenormalizedBatchNorm, averaging, False
+        for name in ("mean", "deviation"):
+            zeros = torch.zeros_like(layer.weight.detach()) if layer.affine else torch.zeros(layer.num_features)
+            layer.register_buffer(name, zeros)
+    return layers
+
+
+@contextmanager
+def moving(layers: Iterable[RenormalizedBatchNorm]) -> Iterator[None]:
+    """Let the passes in a block move M and S."""
+    layers = list(layers)
+    try:
+        for layer in layers:
+            layer.moving = True
+        yield
+    finally:
+        for layer in layers:
+            layer.moving = False

@@ -1,0 +1,165 @@
+"""AEA: adaptive energy alignment, energy without sampling (Choi et al., ICLR 2025)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, softplus
+
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
+from midway.adaptation.head import head_of
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.optimization import Predict, check_protocol
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.registry import register
+from midway.adaptation.selection import record_shares
+from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.functional import entropy, free_energy
+
+
+def energy_alignment(energies: Tensor, share: float) -> Tensor:
+    """Return the mean of softplus(E(x) - E_low), E_low being the mean energy of the share with the lowest energies."""
+    lowest = energies.detach().sort().values[: max(1, int(share * len(energies)))]
+    return softplus(energies - lowest.mean()).mean()
+
+
+def logit_alignment(logits: Tensor, correlations: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Return the mean of exp(max p - t) (1 - cos(f(x), row of the own label)) over the confident images, and these.
+
+    The rows are those of W W^T, the correlations of the classes in the head. Without confident images the mean is 0:
+    the mean over nothing would be NaN, and a step on it would destroy the weights.
+    """
+    confidence, labels = logits.softmax(dim=1).max(dim=1)
+    sure = confidence.detach() >= threshold
+    distance = 1 - cosine_similarity(logits, correlations.to(logits)[labels], dim=1)
+    terms = (confidence - threshold).exp() * distance
+    return (terms[sure].mean() if sure.any() else terms.new_zeros(())), sure
+
+
+@register
+class AEA(Method):
+    """Adapts scales and shifts by entropy and by the energy of the images, without sampling.
+
+    Two terms are added to the mean entropy. The first lowers the energy of the images towards that of the half of the
+    batch with the lowest energies, which resemble the source's; TEA and MITA lower it relative to samples of the model
+    instead, which costs many passes. The second turns the logits of confident images towards the correlations between
+    their class and the others in the weights of the head. Batch statistics; the prediction is the logits from before
+    the (last) update.
+
+    Paper: Choi et al., ICLR 2025.
+
+    Args:
+        model: The classifier to adapt; it needs a linear head.
+        energy_weight: Weight of the energy term (published: 1).
+        logit_weight: Weight of the term of the logits (published: 25, searched between 1 and 30).
+        threshold: Smallest confidence of an image in that term (published: 0.99, or 0.95).
+        share: Share of the batch whose mean energy is the target (published: 0.5).
+        trainable: ``"norm"`` scales and shifts (published), or ``"body"``, all weights but the head's.
+        lr: Step size of SGD with Nesterov's momentum (published: 1e-3 for batches of 64).
+        momentum: Momentum of SGD (published: 0.9).
+        head: Name of the linear head, if it cannot be detected.
+        steps: Updates per batch (published: 1).
+        predict: ``"before"`` the last update (published) or ``"after"`` it, at the cost of one more pass.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.AEA(midway.models.create("resnet20"))
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape, adapted.diagnostics["confident"]
+        (torch.Size([8, 10]), 0)
+    """
+
+    about = About(
+        name="aea",
+        title="AEA",
+        colour="#661100",
+        marker="H",
+        paper="Choi et al., ICLR 2025",
+        paradigm="batch",
+        adapts="norm scales and shifts",
+        predicts="before",
+        passes="1 F + 1 B",
+        needs=("norm layers", "batch statistics", "linear head"),
+    )
+    names_layers = ("head",)
+    search_space = search_over(
+        energy_weight=LogUniform(0.1, 10.0),
+        logit_weight=LogUniform(1.0, 30.0),
+        threshold=Uniform(0.5, 0.995),
+        lr=LogUniform(1e-4, 1e-1),
+        steps=Integers(1, 4),
+    )
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        energy_weight: float = 1.0,
+        logit_weight: float = 25.0,
+        threshold: float = 0.99,
+        share: float = 0.5,
+        trainable: Literal["norm", "body"] = "norm",
+        lr: float = 1e-3,
+        momentum: float = 0.9,
+        head: str | None = None,
+        steps: int = 1,
+        predict: Predict = "before",
+    ) -> None:
+        super().__init__(model)
+        check_protocol(steps, predict)
+        if energy_weight < 0 or logit_weight < 0:
+            raise ValueError(
+                f"energy_weight and logit_weight must be 0 or more, got {energy_weight} and {logit_weight}."
+            )
+        if not 0 <= threshold < 1:
+            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
+        if not 0 < share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, got {share}.")
+        if trainable not in ("norm", "body"):
+            raise ValueError(f"trainable must be 'norm' or 'body', got {trainable!r}.")
+        if not 0 < momentum < 1:
+            raise ValueError(f"momentum must be above 0 and below 1, got {momentum}.")
+        self.energy_weight, self.logit_weight = energy_weight, logit_weight
+        self.threshold, self.share, self.steps, self.predict = threshold, share, steps, predict
+        use_batch_statistics(self.model)
+        name, layer = head_of(self.model, head)
+        if head is None:
+            self.resolved["head"] = name
+        self.head_layer = name
+        own = {id(parameter) for parameter in layer.parameters()}
+        body = {key: p for key, p in self.model.named_parameters() if id(p) not in own}
+        parameters = freeze_all_but(self.model, norm_affine(self.model) if trainable == "norm" else body)
+        optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum, nesterov=True)
+        self.optimizer = self.add_state("optimizer", optimizer)
+
+    def step(self, images: Tensor) -> Tensor:
+        """Minimise entropy, energy and the angle to the correlations of the classes, and return f(x)."""
+        logits: Tensor
+        for _ in range(self.steps):
+            logits = self.model(images)
+            exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            self.optimizer_step(self._loss(exact), self.optimizer)
+        return logits if self.predict == "before" else self.network_logits(images)
+
+    def _loss(self, logits: Tensor) -> Tensor:
+        energies = free_energy(logits)
+        aligned, sure = logit_alignment(logits, self._correlations(logits.shape[1]), self.threshold)
+        record_shares(self, confident=sure)
+        self.record(energy=energies.mean().item())
+        energy = energy_alignment(energies, self.share)
+        return entropy(logits).mean() + self.energy_weight * energy + self.logit_weight * aligned
+
+    def _correlations(self, classes: int) -> Tensor:
+        """Return W W^T of the head's weights, without its bias."""
+        layer = self.model.get_submodule(self.head_layer)
+        assert isinstance(layer, nn.Linear)
+        rows = layer.weight.detach()
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        if len(rows) != classes:
+            raise ValueError(
+                f"the layer '{self.head_layer}' has {len(rows)} outputs, the model {classes} logits: "
+                "give head='...', the linear layer that computes the logits."
+            )
+        return rows @ rows.T

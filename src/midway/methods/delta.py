@@ -1,0 +1,149 @@
+"""DELTA: degradation-free test-time adaptation, TBR and DOT (Zhao et al., ICLR 2023)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.problem import Problem
+from midway.adaptation.registry import register
+from midway.adaptation.renormalization import moving, use_renormalization
+from midway.adaptation.selection import confident, record_shares, reliable
+from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
+from midway.functional import entropy
+
+Objective = Literal["entropy", "weighted", "pseudo"]
+
+
+@register
+class DELTA(Method):
+    """TENT for streams whose classes are not balanced: moving statistics (TBR) and class-wise weights (DOT).
+
+    TBR normalises with moving averages of the batches' statistics instead of those of one batch. DOT weights the loss
+    of each image by the inverse of the moving frequency of its predicted class, so frequent classes do not dominate.
+    Both are added to the loss of another method. The prediction is the logits from before the (last) update.
+
+    Paper: Zhao et al., ICLR 2023.
+
+    Args:
+        model: The classifier to adapt.
+        objective: ``"entropy"`` (as in TENT); ``"weighted"``: entropy of the images with H < margin ln C, with weight
+            exp(margin ln C - H); ``"pseudo"``: cross-entropy with the own label of the images above the threshold. The
+            paper reports all three.
+        margin: Largest entropy with ``"weighted"``, as a share of ln C (published: 0.5).
+        threshold: Smallest confidence with ``"pseudo"`` (published: 0.4).
+        averaging: Share of the past in the statistics (published: 0.95).
+        class_averaging: Share of the past in the frequencies of the classes (published: 0.95).
+        optimizer: ``"adam"`` (the paper for CIFAR-100) or ``"sgd"`` with momentum 0.9 (ImageNet); None by the size.
+        lr: Step size (the paper: 1e-3 for CIFAR-100, 2.5e-4 for ImageNet); None by the size of the images.
+        steps: Updates per batch (published: 1). Every pass of an update moves the statistics.
+        predict: ``"before"`` the last update (published) or ``"after"`` it, at the cost of one more pass.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.DELTA(midway.models.create("resnet20"))
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape, adapted.frequencies.sum().round(decimals=4).item()
+        (torch.Size([8, 10]), 1.0)
+    """
+
+    about = About(
+        name="delta",
+        title="DELTA",
+        colour="#5c8a3c",
+        marker="8",
+        paper="Zhao et al., ICLR 2023",
+        paradigm="batch",
+        adapts="norm scales and shifts, BatchNorm statistics",
+        predicts="before",
+        passes="1 F + 1 B",
+        needs=("norm layers", "batch statistics"),
+    )
+    uses_source_statistics = True  # it replaces the layers, and so does clustered
+    search_space = search_over(
+        objective=Choice("entropy", "weighted", "pseudo"),
+        averaging=Uniform(0.5, 0.99),
+        class_averaging=Uniform(0.5, 0.99),
+        lr=LogUniform(1e-5, 1e-2),
+        steps=Integers(1, 4),
+    )
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        objective: Objective = "entropy",
+        margin: float = 0.5,
+        threshold: float = 0.4,
+        averaging: float = 0.95,
+        class_averaging: float = 0.95,
+        optimizer: OptimizerKind | None = None,
+        lr: float | None = None,
+        steps: int = 1,
+        predict: Predict = "before",
+    ) -> None:
+        super().__init__(model)
+        check_protocol(steps, predict)
+        check_optimizer(optimizer, lr)
+        if objective not in get_args(Objective):
+            raise ValueError(f"objective must be 'entropy', 'weighted' or 'pseudo', got {objective!r}.")
+        if margin <= 0 or not 0 <= threshold < 1:
+            raise ValueError(f"margin must be above 0 and threshold a probability, got {margin} and {threshold}.")
+        for name, value in (("averaging", averaging), ("class_averaging", class_averaging)):
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {value}.")
+        self.objective, self.margin, self.threshold = objective, margin, threshold
+        self.class_averaging, self.steps, self.predict = class_averaging, steps, predict
+        self.layers = use_renormalization(self.model, averaging)
+        trainable = freeze_all_but(self.model, norm_affine(self.model))
+        self.optimizer = self.add_state("optimizer", LazyOptimizer(trainable))
+        self.frequencies: Tensor | None = self.add_state("frequencies", None)
+
+    @classmethod
+    def defaults_for(cls, problem: Problem) -> dict[str, Any]:
+        """Return the paper's optimiser and step size for CIFAR or for ImageNet."""
+        large = problem.is_imagenet_size
+        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
+
+    def step(self, images: Tensor) -> Tensor:
+        """Minimise the weighted loss, update the frequencies of the classes, and return f(x)."""
+        logits: Tensor
+        for _ in range(self.steps):
+            with moving(self.layers):
+                logits = self.model(images)
+            self.resolve(images, logits)
+            self._update(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+        return logits if self.predict == "before" else self.network_logits(images)
+
+    def _update(self, logits: Tensor) -> None:
+        probabilities = logits.detach().softmax(dim=1)
+        past = probabilities.new_full((logits.shape[1],), 1 / logits.shape[1])
+        past = past if self.frequencies is None else self.frequencies.to(past)
+        losses, selected = self._losses(logits)
+        weights = 1 / past[probabilities.argmax(dim=1)]
+        losses = losses * weights * (len(weights) / weights.sum())  # over all images, before they are selected
+        record_shares(self, selected=selected)
+        if selected.any():
+            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
+            self.optimizer_step(losses[selected].mean(), optimizer)
+        mean = probabilities.mean(dim=0)
+        if bool(mean.isfinite().all()):
+            self.frequencies = self.class_averaging * past + (1 - self.class_averaging) * mean
+
+    def _losses(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss of each image without DOT, and which images count."""
+        detached = logits.detach()
+        if self.objective == "pseudo":
+            return cross_entropy(logits, detached.argmax(dim=1), reduction="none"), confident(detached, self.threshold)
+        entropies = entropy(logits)
+        if self.objective == "entropy":
+            return entropies, torch.ones_like(entropies, dtype=torch.bool)
+        weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
+        return weights * entropies, reliable(detached, self.margin)

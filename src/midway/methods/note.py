@@ -1,0 +1,191 @@
+"""NOTE: instance-aware statistics and a class-balanced memory (Gong et al., NeurIPS 2022)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from midway.adaptation.about import About
+from midway.adaptation.base import Method
+from midway.adaptation.instance_aware import STANDARD_ERRORS, adapting, use_instance_aware_statistics
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.registry import register
+from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
+from midway.sampling import Randomness
+
+SMALLEST_PROBABILITY = 1e-6
+
+
+def mean_entropy(logits: Tensor) -> Tensor:
+    """Return the mean of -p log(p + 1e-6) over images and classes, so the entropy is divided by C, as published."""
+    probabilities = logits.softmax(dim=1)
+    return -(probabilities * (probabilities + SMALLEST_PROBABILITY).log()).mean()
+
+
+class ReservoirMemory:
+    """PBRS, prediction-balanced reservoir sampling: few images of a stream, about equally many of each class.
+
+    A full memory replaces an image of the largest class by one of another class. An image of a largest class replaces
+    one of its own class with probability (stored of that class) / (seen of that class), a reservoir in time.
+    """
+
+    def __init__(self, capacity: int, randomness: Randomness, *, balanced: bool = True) -> None:
+        self.capacity, self.randomness, self.balanced = capacity, randomness, balanced
+        self.images: list[Tensor] = []
+        self.classes: list[int] = []
+        self.seen: Counter[int] = Counter()
+
+    def add(self, image: Tensor, label: int) -> None:
+        """Store an image with its predicted class, or not."""
+        self.seen[label] += 1
+        if len(self.images) < self.capacity:
+            self.images.append(image)
+            self.classes.append(label)
+            return
+        index = self._replaced(label) if self.balanced else 0
+        if index is not None:
+            del self.images[index], self.classes[index]
+            self.images.append(image)
+            self.classes.append(label)
+
+    def _replaced(self, label: int) -> int | None:
+        """Return the index of the image that one of a class replaces; None if it is not stored."""
+        stored = Counter(self.classes)
+        largest = sorted(each for each, count in stored.items() if count == max(stored.values()))
+        if label not in largest:
+            label = largest[self._draw(len(largest))]
+        elif self._uniform() > stored[label] / self.seen[label]:
+            return None
+        same = [index for index, each in enumerate(self.classes) if each == label]
+        return same[self._draw(len(same))]
+
+    def _draw(self, count: int) -> int:
+        return int(torch.randint(count, (), generator=self.randomness.on(torch.device("cpu"))))
+
+    def _uniform(self) -> float:
+        return float(torch.rand((), generator=self.randomness.on(torch.device("cpu"))))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the images, their classes, and how many of each class came."""
+        images = [image.clone() for image in self.images]
+        return {"images": images, "classes": list(self.classes), "seen": dict(self.seen)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load what ``state_dict`` returned."""
+        self.images, self.classes = list(state["images"]), list(state["classes"])
+        self.seen = Counter(state["seen"])
+
+
+@register
+class NOTE(Method):
+    """Adapts scales, shifts and running statistics to a class-balanced memory of the stream; images are independent.
+
+    BatchNorm layers become instance-aware (``midway.adaptation.instance_aware``): an image is normalised with the
+    running statistics, corrected where its own deviate by more than chance. Predictions do not depend on the rest of
+    the batch. Every 64 images, one step of Adam minimises the entropy of the memory, with the statistics of the memory,
+    and the running statistics move towards these. Labels that come in runs therefore do no harm.
+
+    The published networks are trained with instance-aware layers. The variant for shuffled streams that normalises with
+    the batch (NOTE*) is not included.
+
+    Paper: Gong et al., NeurIPS 2022.
+
+    Args:
+        model: The classifier to adapt. BatchNorm layers that compute more than BatchNorm keep the source's statistics.
+        k: Standard errors by which an image may deviate from the running statistics (published: 4).
+        memory: Images in the memory and between updates (published: 64).
+        sampling: ``"balanced"``, the paper's PBRS; ``"recent"``: the latest images.
+        momentum: Momentum of the running statistics (published: 0.01).
+        lr: Step size of Adam (published: 1e-4).
+        weight_decay: Weight decay of Adam (the paper: 0; its code ignores that 0 and uses 5e-4).
+        seed: Seed of the memory.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.NOTE(midway.models.create("resnet20"), memory=8)
+        >>> adapted(torch.rand(20, 3, 32, 32)).shape, adapted.diagnostics["updates"]
+        (torch.Size([20, 10]), 2)
+    """
+
+    about = About(
+        name="note",
+        title="NOTE",
+        colour="#b58900",
+        marker="d",
+        paper="Gong et al., NeurIPS 2022",
+        paradigm="batch",
+        adapts="norm scales and shifts, BatchNorm statistics",
+        predicts="before",
+        passes="2 F + 1 B",
+        needs=("norm layers",),
+    )
+    uses_source_statistics = True
+    search_space = search_over(
+        k=Uniform(0.0, 8.0),
+        memory=Choice(16, 32, 64, 128),
+        momentum=LogUniform(1e-3, 0.5),
+        lr=LogUniform(1e-5, 1e-2),
+    )
+    published = {"weight_decay": 5e-4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        k: float = STANDARD_ERRORS,
+        memory: int = 64,
+        sampling: Literal["balanced", "recent"] = "balanced",
+        momentum: float = 0.01,
+        lr: float = 1e-4,
+        weight_decay: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model)
+        if memory < 1:
+            raise ValueError(f"memory must be at least 1, got {memory}.")
+        if sampling not in ("balanced", "recent"):
+            raise ValueError(f"sampling must be 'balanced' or 'recent', got {sampling!r}.")
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"momentum must be between 0 and 1, got {momentum}.")
+        self.momentum, self.period = momentum, memory
+        self.layers = use_instance_aware_statistics(self.model, k)
+        trainable = freeze_all_but(self.model, norm_affine(self.model))
+        optimizer = torch.optim.Adam(trainable, lr=lr, weight_decay=weight_decay)
+        self.optimizer = self.add_state("optimizer", optimizer)
+        self.randomness = self.add_state("randomness", Randomness(seed))
+        balanced = sampling == "balanced"
+        self.memory = self.add_state("memory", ReservoirMemory(memory, self.randomness, balanced=balanced))
+        self.images_seen = self.add_state("images_seen", 0)
+
+    def step(self, images: Tensor) -> Tensor:
+        """Predict the images up to the next update, store them and update, until all are predicted."""
+        logits, start = [], 0
+        while start < len(images):
+            stop = min(len(images), start + self.period - self.images_seen % self.period)
+            logits.append(self.network_logits(images[start:stop]))
+            self._store(images[start:stop], logits[-1])
+            self.images_seen += stop - start
+            start = stop
+            if self.images_seen % self.period == 0 and self.memory.images:
+                self._update()
+        return torch.cat(logits)
+
+    def _store(self, images: Tensor, logits: Tensor) -> None:
+        finite = logits.isfinite().all(dim=1)  # an image on which the network overflows would spoil every update
+        self.count("images_left_out", int((~finite).sum()))
+        for image, label, good in zip(images, logits.argmax(dim=1).tolist(), finite.tolist(), strict=True):
+            if good:
+                self.memory.add(image.clone(), label)
+
+    def _update(self) -> None:
+        same_size = [image for image in self.memory.images if image.shape == self.memory.images[-1].shape]
+        batch = torch.stack(same_size).contiguous(memory_format=self.memory_format)
+        with adapting(self.layers, self.momentum):
+            logits = self.model(batch)
+        loss = mean_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+        self.optimizer_step(loss, self.optimizer)
+        self.count("updates")
+        self.record(stored_classes=len(set(self.memory.classes)))

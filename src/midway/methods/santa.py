@@ -1,0 +1,199 @@
+"""SANTA: source anchoring and target alignment (Chakrabarty et al., TMLR 2023)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from midway.adaptation.about import About
+from midway.adaptation.augmentation import Augmentation
+from midway.adaptation.base import Method
+from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.parameters import freeze_all_but, norm_affine
+from midway.adaptation.problem import Problem
+from midway.adaptation.registry import register
+from midway.adaptation.space import LogUniform, search_over
+from midway.sampling import Randomness
+
+IMAGES_PER_PASS = 200
+PROJECTED = 128
+
+
+def anchoring(logits: Tensor, augmented: Tensor, anchor: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the predictions of x and of a(x), half each, with log p of the anchor on x."""
+    predicted = (logits.softmax(dim=1) + augmented.softmax(dim=1)) / 2
+    return -(predicted * anchor.detach().log_softmax(dim=1)).sum(dim=1).mean()
+
+
+def alignment(views: Tensor, temperature: float) -> Tensor:
+    """Return the contrastive loss of views (V, N, width): those of one image attract, those of others repel each other.
+
+    For each view, the mean over the other views of its image of -log softmax of the cosines / temperature, where the
+    softmax is over all views but itself.
+    """
+    count, images = views.shape[:2]
+    units = normalize(views.flatten(0, 1), dim=1)
+    same = torch.eye(len(units), dtype=torch.bool, device=views.device)
+    similarity = (units @ units.T / temperature).masked_fill(same, -torch.inf)
+    positive = torch.eye(images, dtype=torch.bool, device=views.device).repeat(count, count) & ~same
+    log_probabilities = similarity.log_softmax(dim=1).masked_fill(~positive, 0)
+    return -log_probabilities.sum(dim=1).div(count - 1).mean()
+
+
+@register
+class SANTA(Method):
+    """Adapts scales and shifts by self-training on the source's predictions and by aligning features with prototypes.
+
+    The predictions of an image and of its augmentation are drawn to that of the source model, the anchor. A contrastive
+    loss behind a small projector, which is trained along, brings the features of an image, of its augmentation and the
+    nearest class prototype together. Batch statistics, also in the anchor; the prediction is the logits from before the
+    update.
+
+    The prototypes are mean features of the source's classes. Without source images they are the rows of the head, at
+    the length of the features of the batch, which is not published but needs no source data.
+
+    Paper: Chakrabarty et al., TMLR 2023.
+
+    Args:
+        model: The classifier to adapt; it needs a linear head, whose input is the features.
+        source_images: In-distribution images of all classes, (N, C, H, W), for the prototypes (published: the training
+            images, up to 100,000); None uses the rows of the head.
+        source_labels: Their labels, (N,); None uses the predictions of the source.
+        anchor_weight: Weight of the self-training (published: 1).
+        contrast_weight: Weight of the contrastive loss (published: 1).
+        temperature: Temperature of the contrastive loss (published: 0.1).
+        optimizer: ``"adam"`` (published for CIFAR) or ``"sgd"`` with Nesterov momentum 0.9 (ImageNet).
+        lr: Step size (published: 1e-3 for CIFAR, 0.01 for ImageNet); None by the size of the images.
+        head: Name of the linear head, if it cannot be detected.
+        seed: Seed of the augmentations and of the projector.
+
+    Example:
+        >>> import midway, torch
+        >>> adapted = midway.SANTA(midway.models.create("resnet20"))
+        >>> adapted(torch.rand(8, 3, 32, 32)).shape, sorted(adapted.diagnostics)
+        (torch.Size([8, 10]), ['anchoring', 'contrast'])
+    """
+
+    about = About(
+        name="santa",
+        title="SANTA",
+        colour="#8c6bb1",
+        marker="p",
+        paper="Chakrabarty et al., TMLR 2023",
+        paradigm="batch",
+        adapts="norm scales and shifts",
+        predicts="before",
+        passes="3 F + 2 B",
+        needs=("norm layers", "batch statistics", "linear head", "source images (rows of the head without)"),
+    )
+    names_layers = ("head",)
+    search_space = search_over(
+        anchor_weight=LogUniform(0.1, 10.0),
+        contrast_weight=LogUniform(0.1, 10.0),
+        temperature=LogUniform(0.03, 1.0),
+        lr=LogUniform(1e-5, 1e-2),
+    )
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        source_images: Tensor | None = None,
+        source_labels: Tensor | None = None,
+        anchor_weight: float = 1.0,
+        contrast_weight: float = 1.0,
+        temperature: float = 0.1,
+        optimizer: OptimizerKind | None = None,
+        lr: float | None = None,
+        head: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model)
+        check_optimizer(optimizer, lr)
+        if anchor_weight < 0 or contrast_weight < 0 or temperature <= 0:
+            raise ValueError(
+                "anchor_weight and contrast_weight must be 0 or more and temperature above 0, got "
+                f"{anchor_weight}, {contrast_weight} and {temperature}."
+            )
+        if source_images is None and source_labels is not None:
+            raise ValueError("source_labels without source_images: give both, or only the images.")
+        self.anchor_weight, self.contrast_weight, self.temperature = anchor_weight, contrast_weight, temperature
+        use_batch_statistics(self.model)
+        self.head_layer, layer = head_of(self.model, head)
+        if head is None:
+            self.resolved["head"] = self.head_layer
+        trainable = freeze_all_but(self.model, norm_affine(self.model))
+        frozen = {id(p): p for p in self.model.parameters() if not p.requires_grad}
+        self.anchor = copy.deepcopy(self.model, memo=frozen).requires_grad_(False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            projector = nn.Sequential(
+                nn.Linear(layer.in_features, PROJECTED), nn.ReLU(), nn.Linear(PROJECTED, PROJECTED)
+            )
+        self.projector = self.add_state("projector", projector.to(layer.weight))
+        self.optimizer = self.add_state(
+            "optimizer", LazyOptimizer([*trainable, *projector.parameters()], nesterov=True)
+        )
+        self.randomness = self.add_state("randomness", Randomness(seed))
+        self.augmentation = Augmentation()
+        self.measured = source_images is not None
+        prototypes = normalize(layer.weight.detach(), dim=1)
+        if source_images is not None:
+            prototypes = self._mean_features(source_images, source_labels, len(prototypes))
+        self.register_buffer("prototypes", prototypes)
+        self.prototypes: Tensor
+
+    @classmethod
+    def defaults_for(cls, problem: Problem) -> dict[str, Any]:
+        """Return the published optimiser and step size for CIFAR or for ImageNet."""
+        large = problem.is_imagenet_size
+        return {"optimizer": "sgd" if large else "adam", "lr": 0.01 if large else 1e-3}
+
+    def step(self, images: Tensor) -> Tensor:
+        """Minimise the two losses and return f(x)."""
+        exact = torch.promote_types(images.dtype, torch.float32)
+        changed = self.augmentation(images, self.randomness.on(images.device))
+        changed = changed.contiguous(memory_format=self.memory_format)
+        features, logits = features_and_logits(self.model, self.head_layer, images, gradients=True)
+        self.resolve(images, logits)
+        augmented = features_and_logits(self.model, self.head_layer, changed, gradients=True)
+        with torch.no_grad():
+            anchor = self.anchor(images)
+        near = self._nearest(features.detach().to(exact))
+        views = torch.stack([near.to(features), features, augmented[0]])
+        contrast = alignment(self.projector(views).to(exact), self.temperature)
+        anchored = anchoring(logits.to(exact), augmented[1].to(exact), anchor.to(exact))
+        self.record(anchoring=anchored.item(), contrast=contrast.item())
+        optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
+        self.optimizer_step(self.anchor_weight * anchored + self.contrast_weight * contrast, optimizer)
+        return logits
+
+    def _nearest(self, features: Tensor) -> Tensor:
+        """Return for each image the prototype with the largest cosine; rows of the head at the features' length."""
+        prototypes = self.prototypes.to(features)
+        nearest = (normalize(features, dim=1) @ normalize(prototypes, dim=1).T).argmax(dim=1)
+        chosen = prototypes[nearest]
+        return chosen if self.measured else chosen * features.norm(dim=1).mean()
+
+    def _mean_features(self, images: Tensor, labels: Tensor | None, classes: int) -> Tensor:
+        """Return the mean features of the images of each class, in batches, with their statistics."""
+        try:
+            self._check_images(images)
+            self._prepare(images.detach())
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"source_images: {error}") from error
+        batches = [features_and_logits(self.model, self.head_layer, few) for few in images.split(IMAGES_PER_PASS)]
+        features = torch.cat([each for each, _ in batches])
+        labels = torch.cat([logits for _, logits in batches]).argmax(dim=1) if labels is None else labels
+        if labels.shape != (len(images),):
+            raise ValueError(f"source_labels must be one label per image, got {tuple(labels.shape)}.")
+        missing = set(range(classes)) - set(labels.tolist())
+        if missing:
+            raise ValueError(f"source_images have no image of class {min(missing)}: give some of every class.")
+        return torch.stack([features[labels.to(features.device) == label].mean(dim=0) for label in range(classes)])
