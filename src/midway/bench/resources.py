@@ -23,7 +23,7 @@ from midway.bench.record import Cell
 from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, load
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import Method, adapt, names
-from midway.models import ARCHITECTURES, cards, create
+from midway.models import ARCHITECTURES, cards, create, logits_of
 from midway.models import load as load_checkpoint
 from midway.streams import Shifted, Stream, build
 
@@ -292,5 +292,5 @@ class InBf16(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits."""
         with torch.autocast(images.device.type, torch.bfloat16):
-            logits: Tensor = self.network(images)
+            logits: Tensor = logits_of(self.network(images))
         return logits.float()

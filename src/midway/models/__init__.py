@@ -2,6 +2,7 @@
 
 from midway.models.checkpoints import CheckpointError
 from midway.models.normalize import Normalize
+from midway.models.outputs import TwoLogits, logits_of
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
 from midway.models.zoo import ARCHITECTURES, Card, cards, create, load
@@ -12,8 +13,10 @@ __all__ = [
     "CheckpointError",
     "CifarResNet",
     "Normalize",
+    "TwoLogits",
     "WideResNet",
     "cards",
     "create",
     "load",
+    "logits_of",
 ]
