@@ -55,7 +55,7 @@ def load_network(name: str, classes: int) -> nn.Module:
         return network.eval()
     architecture, at, file = name.partition("@")
     if at:
-        return load_checkpoint(file, architecture=architecture, classes=classes)
+        return load_checkpoint(file, architecture=architecture)
     if name in ARCHITECTURES:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)

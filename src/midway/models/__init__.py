@@ -3,6 +3,7 @@
 from midway.models.checkpoints import CheckpointError
 from midway.models.normalize import Normalize
 from midway.models.outputs import TwoLogits, logits_of
+from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
 from midway.models.zoo import ARCHITECTURES, Card, cards, create, load
@@ -12,6 +13,7 @@ __all__ = [
     "Card",
     "CheckpointError",
     "CifarResNet",
+    "GroupNormResNet",
     "Normalize",
     "TwoLogits",
     "WideResNet",
