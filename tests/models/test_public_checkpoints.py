@@ -16,7 +16,7 @@ import midway
 from midway import models
 from midway.models import CifarResNet, GroupNormResNet, Normalize, WideResNet
 
-SHARED_WEIGHTS = Path("/work/shared/weights")
+SHARED_WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
 IMAGES = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 IMAGENET = (torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225]))
 
