@@ -62,7 +62,7 @@ def test_precision() -> None:
 
 
 def test_problems_presets_spaces_and_state() -> None:
-    assert Problem.of(torch.rand(50, 3, 224, 240), torch.zeros(50, 1000)) == (1000, 224, 50, False)
+    assert Problem.of(torch.rand(50, 3, 224, 240), torch.zeros(50, 1000)) == (1000, 224, 50)
     assert with_preset("tent", {"preset": "tuned", "lr": 1e-4})["lr"] == 1e-4
     assert tuned_of("memo") == {}
     assert tuned_of("bn") == {"prior": "0"}

@@ -230,23 +230,3 @@ def test_mistakes_are_refused() -> None:
         midway.SAR(tiny_network(), lr=-1)
     with pytest.raises(ValueError, match="rho must be 0 or more"):
         midway.SAR(tiny_network(), rho=-0.1)
-
-
-def test_transformers_have_their_own_published_step_size() -> None:
-    class Patches(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed = nn.Conv2d(3, 8, 64, stride=64)
-            self.norm = nn.LayerNorm(8)
-            self.head = nn.Linear(8, 5)
-
-        def forward(self, images: Tensor) -> Tensor:
-            tokens = self.embed(images).flatten(2).transpose(1, 2)
-            logits: Tensor = self.head(self.norm(tokens).mean(dim=1))
-            return logits
-
-    large, small = midway.SAR(Patches()), midway.SAR(Patches())
-    large(torch.rand(16, 3, 128, 128))
-    assert large.hyperparameters["lr"] == pytest.approx(1e-3 * 16 / 64)
-    small(torch.rand(16, 3, 64, 64))
-    assert small.hyperparameters["lr"] == 0.01

@@ -177,7 +177,7 @@ class Method(Stateful, metaclass=_Sealed):
 
         The values are part of the state: a reset discards them, a saved state contains them.
         """
-        for name, value in self.defaults_for(Problem.of(images, logits, self.model)).items():
+        for name, value in self.defaults_for(Problem.of(images, logits)).items():
             if self.hyperparameters[name] is None:
                 self.resolved[name] = value
 

@@ -1,37 +1,26 @@
-"""The size of a problem: published hyper-parameters differ between CIFAR and ImageNet, and between networks."""
+"""The size of a problem: published hyper-parameters differ between CIFAR and ImageNet."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
 
 LARGE_SIDE = 128  # pixels; CIFAR has 32, Tiny-ImageNet 64, ImageNet 224
 
 
 class Problem(NamedTuple):
-    """What a method knows about its problem after the first batch.
-
-    ``side`` is the shorter side of the images in pixels, 0 for signals; ``layer_norm`` says that the network normalises
-    with LayerNorm, as transformers do, and has no BatchNorm.
-    """
+    """What a method knows about its problem after the first batch; ``side`` is the shorter one in pixels, 0 of signals."""
 
     classes: int
     side: int
     batch_size: int
-    layer_norm: bool = False
 
     @classmethod
-    def of(cls, images: Tensor, logits: Tensor, model: nn.Module | None = None) -> Problem:
-        """Return the problem of a batch, its logits and the network."""
-        kinds = [] if model is None else [type(module) for module in model.modules()]
-        layer_norm = any(issubclass(kind, nn.LayerNorm) for kind in kinds)
+    def of(cls, images: Tensor, logits: Tensor) -> Problem:
+        """Return the problem of a batch and its logits."""
         return cls(
-            classes=logits.shape[1],
-            side=min(images.shape[2:]) if images.ndim == 4 else 0,
-            batch_size=len(images),
-            layer_norm=layer_norm and not any(issubclass(kind, _BatchNorm) for kind in kinds),
+            classes=logits.shape[1], side=min(images.shape[2:]) if images.ndim == 4 else 0, batch_size=len(images)
         )
 
     @property
