@@ -10,7 +10,7 @@ LARGE_SIDE = 128  # pixels; CIFAR has 32, Tiny-ImageNet 64, ImageNet 224
 
 
 class Problem(NamedTuple):
-    """What a method knows about its problem after the first batch; ``side`` is the shorter one in pixels, 0 of signals."""
+    """What a method knows of its problem after the first batch; ``side`` is the shorter in pixels, 0 for signals."""
 
     classes: int
     side: int

@@ -23,7 +23,7 @@ from midway.bench.record import Cell
 from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, load
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import Method, adapt, names
-from midway.models import ARCHITECTURES, cards, create, logits_of
+from midway.models import ARCHITECTURES, SelectLogits, cards, create, logits_of
 from midway.models import load as load_checkpoint
 from midway.streams import Shifted, Stream, build
 
@@ -199,10 +199,12 @@ class ResourceCache:
 
     def network(self, cell: Cell) -> nn.Module:
         """Return the network of a cell on its device, in its precision."""
-        classes = len(self.data_set(cell).class_names)
-        key = (cell.network, cell.weights, classes, cell.precision, cell.device)
+        data = self.data_set(cell)
+        classes = len(data.class_names)
+        key = (cell.network, cell.weights, classes, data.logits, cell.precision, cell.device)
         if key not in self._networks:
-            network = self._make_network(cell.network, classes)
+            network = self._make_network(cell.network, classes if data.logits is None else max(data.logits) + 1)
+            network = network if data.logits is None else SelectLogits(network, data.logits)
             self._networks[key] = (InBf16(network) if cell.precision == "bf16" else network).to(cell.device)
         return self._networks[key]
 
@@ -221,6 +223,7 @@ class ResourceCache:
         shifts = DATA_SETS[cell.data].shifts
 
         def read(**which: Any) -> ImageSet:
+            which |= {} if cell.classes is None else {"classes": cell.classes}
             key = (cell.data, cell.root, cell.size, *which.items())
             if key not in self._sets:
                 self._sets[key] = self._load_data(cell.data, cell.root, size=cell.size, **which)
@@ -247,11 +250,16 @@ def check_data(cells: Iterable[Cell], resources: ResourceCache | None) -> None:
 
     Without resources of this process, data sets whose files exist are only opened if that reads no images.
     """
-    for cell in {(cell.data, cell.root, cell.size): cell for cell in cells}.values():
+    for cell in {(cell.data, cell.root, cell.size, cell.classes): cell for cell in cells}.values():
         folder = data_home() / cell.data if cell.root is None else Path(cell.root)
         reads_lazily = bool({"corruption", "size"} & DATA_SETS[cell.data].arguments)
         if resources is not None or reads_lazily or not (folder.is_dir() and any(folder.iterdir())):
-            (resources or ResourceCache()).data_set(cell)
+            data = (resources or ResourceCache()).data_set(cell)
+            if not data.labelled:
+                raise ValueError(
+                    f"{folder} has no class folders, so its images have no labels and methods no accuracy: sort them "
+                    "into one folder per class, or use midway.compare(model, folder), which needs no labels."
+                )
 
 
 def arranged(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:

@@ -62,6 +62,13 @@ def run(
     batch_sizes: Annotated[str | None, typer.Option(help="1 to 500, separated by commas (default: 200).")] = None,
     images: Annotated[int | None, typer.Option(help="Use at most this many images (default: all).")] = None,
     size: Annotated[int | None, typer.Option(help="Side in pixels of images in files.")] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Which logit each class folder is: names, indices or name=index separated by commas, a file, or a "
+            "list such as imagenet-r."
+        ),
+    ] = None,
     precision: Annotated[str | None, typer.Option(help="float32, bf16 or auto (default: float32).")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto (default: auto).")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads per cell (default: 1).")] = None,
@@ -92,6 +99,7 @@ def run(
         "batch_sizes": None if batch_sizes is None else parse_integers("batch-sizes", batch_sizes),
         "images": images,
         "size": size,
+        "classes": classes,
         "precision": precision,
         "device": device,
         "threads": threads,

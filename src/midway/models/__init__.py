@@ -5,6 +5,7 @@ from midway.models.normalize import Normalize
 from midway.models.outputs import TwoLogits, logits_of
 from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
+from midway.models.select_logits import SelectLogits
 from midway.models.wide_resnet import WideResNet
 from midway.models.zoo import ARCHITECTURES, Card, cards, create, load
 
@@ -15,6 +16,7 @@ __all__ = [
     "CifarResNet",
     "GroupNormResNet",
     "Normalize",
+    "SelectLogits",
     "TwoLogits",
     "WideResNet",
     "cards",
