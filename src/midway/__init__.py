@@ -21,16 +21,19 @@ from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
 from midway.adaptation.samples import sample_images
 from midway.bench import Result, evaluate
+from midway.comparison import CompareResult, compare
 from midway.data import corrupt
 from midway.methods import _classes
 from midway.methods._classes import *  # noqa: F403
 
 __all__ = [
+    "CompareResult",
     "Method",
     "Result",
     "__version__",
     "adapt",
     "clustered",
+    "compare",
     "corrupt",
     "cost",
     "data",

@@ -68,7 +68,7 @@ def weights_of(name: str) -> str:
     if (card := {card.name: card for card in cards()}.get(name)) is not None:
         return card.sha256[:16]
     if _function(name) is not None:
-        return _digest(load_network(name, 0))
+        return weights_digest(load_network(name, 0))
     architecture, at, file = name.partition("@")
     if at and architecture not in ARCHITECTURES:
         raise ValueError(unknown("architecture", architecture, ARCHITECTURES))
@@ -149,7 +149,7 @@ def modules_of(name: str) -> set[str]:
     return {known[0].__module__} if known else {kind.__module__ for kind, _ in ARCHITECTURES.values()}
 
 
-def _digest(network: nn.Module) -> str:
+def weights_digest(network: nn.Module) -> str:
     """Return a checksum over all weights and buffers and their names."""
     digest = hashlib.sha256()
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:

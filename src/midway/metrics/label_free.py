@@ -71,7 +71,7 @@ def mean_entropy(answers: Answers) -> float:
     return entropy(answers.logits.double()).mean().item()
 
 
-@score("classes used", digits=0)
+@score("classes used", digits=1)
 def classes_used(answers: Answers) -> float:
     """Number of classes that would be equally frequent in answers as diverse as these: e to the entropy of the shares.
 
