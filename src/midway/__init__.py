@@ -14,6 +14,8 @@ Example:
     True
 """
 
+import logging
+
 from midway import cost, data, functional, methods, metrics, models, sampling, significance, streams, testing
 from midway._version import __version__
 from midway.adaptation.adapt import adapt
@@ -49,3 +51,5 @@ __all__ = [
     "testing",
 ]
 __all__ += _classes.__all__
+
+logging.getLogger("midway").addHandler(logging.NullHandler())  # silent unless the program configures logging

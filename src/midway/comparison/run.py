@@ -76,7 +76,7 @@ def compare(
         seed: Seed of the methods, and of the order of images that are sorted by class.
         scores: Compute all label-free scores, at the cost of answering every batch twice. None: if there are no labels.
         out: A folder for the results: methods that are already in it, for the same network and images, are not run
-            again. ``midway report`` reads it.
+            again. With labels ``midway report`` reads it.
         progress: Show a bar on a terminal. Each finished method is logged under the name ``midway``.
 
     Example:
