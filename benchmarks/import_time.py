@@ -2,7 +2,8 @@
 
     python benchmarks/import_time.py --repeats 7
 
-The goal is at most 0.4 s of the processor (other programs do not slow that down), without scipy, matplotlib, rich, typer or jinja2 among the imported modules.
+The goal is at most 0.4 s of the processor (other programs do not slow that down), without scipy, matplotlib, rich,
+typer or jinja2 among the imported modules.
 """
 
 from __future__ import annotations
