@@ -28,6 +28,7 @@ LAYERS = [
     {"bench"},
     {"tune"},
     {"report"},
+    {"comparison"},
     {"cli"},
     {"__main__"},
 ]

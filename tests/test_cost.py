@@ -62,15 +62,19 @@ def test_mita_takes_the_passes_of_its_formula(langevin_steps: int) -> None:
     assert cost.parameters == 3 * 8 * 9 + 8 * 8 * 9 + 2 * 4 * 8 + 8 * 4 + 4
 
 
+def hooks(method: Method) -> list[list[object]]:
+    return [[*module._forward_hooks.values(), *module._forward_pre_hooks.values()] for module in method.modules()]
+
+
 @pytest.mark.parametrize("name", midway.methods.names())
 def test_the_method_stays_as_it_was(name: str) -> None:
     method, twin = (midway.adapt(tiny_network(), name) for _ in range(2))
     first, second = batches(2)
     method(first)
     twin(first)
+    before = hooks(method)
     measure_cost(method, second)
-    hooks = [module._forward_hooks or module._forward_pre_hooks for module in method.modules()]
-    assert not any(hooks)
+    assert hooks(method) == before
     assert torch.equal(method(second), twin(second))
     for ours, theirs in zip(method.state_dict().values(), twin.state_dict().values(), strict=True):
         assert not isinstance(ours, Tensor) or torch.equal(ours, theirs)
@@ -95,10 +99,11 @@ class Fragile(Method):
 
 def test_a_failing_method_is_put_back_too() -> None:
     method = Fragile(tiny_network())
+    before = hooks(method)
     with pytest.raises(RuntimeError, match="broken"):
         measure_cost(method, batches(1)[0])
     assert method.seen == 0
-    assert not any(module._forward_hooks for module in method.modules())
+    assert hooks(method) == before
     with pytest.raises(ValueError, match="repeats must be 0 or more, got -1"):
         measure_cost(method, batches(1)[0], repeats=-1)
 

@@ -14,6 +14,8 @@ Example:
     True
 """
 
+import logging
+
 from midway import cost, data, functional, methods, metrics, models, sampling, significance, streams, testing
 from midway._version import __version__
 from midway.adaptation.adapt import adapt
@@ -21,16 +23,19 @@ from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
 from midway.adaptation.samples import sample_images
 from midway.bench import Result, evaluate
+from midway.comparison import CompareResult, compare
 from midway.data import corrupt
 from midway.methods import _classes
 from midway.methods._classes import *  # noqa: F403
 
 __all__ = [
+    "CompareResult",
     "Method",
     "Result",
     "__version__",
     "adapt",
     "clustered",
+    "compare",
     "corrupt",
     "cost",
     "data",
@@ -46,3 +51,5 @@ __all__ = [
     "testing",
 ]
 __all__ += _classes.__all__
+
+logging.getLogger("midway").addHandler(logging.NullHandler())  # silent unless the program configures logging

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 import numpy as np
-from scipy.special import stdtr
 
 from midway._suggest import unknown
 
@@ -135,6 +134,8 @@ def compare_with_best(scores: Mapping[str, Sequence[float]], method: str) -> Pai
 
 
 def _t_test(differences: Summary) -> float | None:
+    from scipy.special import stdtr  # slow to import
+
     if not differences.spread:
         return None
     t = differences.mean / (differences.spread / math.sqrt(differences.count))

@@ -50,7 +50,7 @@ def test_shapes_are_tried_out_before_anything_moves() -> None:
             with pytest.raises(ValueError, match="does not accept images of shape"):
                 method(bad)
         assert torch.equal(method(good), twin(good))
-    with pytest.raises(ValueError, match=r"logits \(N, classes\), got \(2, 3, 16, 16\)"):
+    with pytest.raises(ValueError, match=r"logits \(N, classes\), got \(12, 3, 16, 16\)"):
         midway.Source(nn.Identity())(batches(1)[0])
 
 

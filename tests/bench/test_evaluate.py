@@ -101,8 +101,8 @@ def test_any_pairs_of_images_and_labels_will_do() -> None:
     assert result.accuracy == 100 * int((logits.argmax(1) == labels).sum()) / 10
     assert (result.images, result.by_group) == (10, {"images": result.accuracy})
     assert midway.evaluate(tiny_network().double(), loader).accuracy == result.accuracy
-    with pytest.raises(TypeError, match="the stream must give pairs of tensors, images and labels"):
-        midway.evaluate(tiny_network(), [images])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="the stream must give batches of images, got str: give batches"):
+        midway.evaluate(tiny_network(), ["a.png"])
     once = iter(loader)
     midway.evaluate(tiny_network(), once)
     with pytest.raises(ValueError, match=r"stream has no batches: .* \(a generator is exhausted after one method\)"):
@@ -116,7 +116,9 @@ def test_labels_that_the_network_does_not_know_are_named() -> None:
 
 def test_what_is_not_a_stream_or_has_too_few_labels_is_refused() -> None:
     data = midway.data.load("cifar10-mini").first(4)
-    with pytest.raises(TypeError, match=r"ImageSet is not a stream: use midway\.streams\.pure"):
-        midway.evaluate(tiny_network(classes=10), data)  # type: ignore[arg-type]
+    assert midway.evaluate(tiny_network(classes=10), data).images == 4
+    for wrong in (7, tiny_network()):
+        with pytest.raises(TypeError, match=r"is not a source of images: give batches"):
+            midway.evaluate(tiny_network(classes=10), wrong)
     with pytest.raises(ValueError, match=r"4 images but labels of shape \(3,\)"):
         midway.evaluate(tiny_network(classes=10), [(torch.rand(4, 3, 32, 32), torch.zeros(3, dtype=torch.long))])

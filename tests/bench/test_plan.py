@@ -59,6 +59,7 @@ def test_the_key_is_over_what_determines_the_numbers_and_nothing_else(tmp_path: 
         "precision": "bf16",
         "device": "cuda",
         "threads": 2,
+        "classes": "imagenet",
     }
     assert same.keys() | other.keys() == {each.name for each in fields(Cell)}
     for name, value in same.items():

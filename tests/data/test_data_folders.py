@@ -28,7 +28,10 @@ def test_class_folders(tmp_path: Path, write_image: WriteImage) -> None:
 def test_a_folder_of_images_without_classes(tmp_path: Path, write_image: WriteImage) -> None:
     write_image(tmp_path / "holiday" / "1.png", 5)
     loaded = data.load("folder", tmp_path / "holiday")
-    assert (loaded.class_names, loaded.labels.tolist()) == (("holiday",), [0])
+    assert (loaded.class_names, loaded.labels.tolist(), loaded.labelled) == ((), [-1], False)
+    assert repr(loaded) == "ImageSet('folder', 1 images of 16 x 16 x 3, unlabelled)"
+    with pytest.raises(ValueError, match="no class folders, so classes= does not apply"):
+        data.load("folder", tmp_path / "holiday", classes="imagenet")
 
 
 def test_images_without_classes_are_no_benchmark(tmp_path: Path, write_image: WriteImage) -> None:
@@ -51,7 +54,7 @@ def test_tiny_imagenet_as_published(tmp_path: Path, write_image: WriteImage) -> 
     loaded = data.load("folder", tmp_path)
     assert (loaded.labels.tolist(), loaded.class_names) == ([1, 0, 1], ("n01", "n02"))
     assert loaded.images[:][:, 0, 0, 0].tolist() == pytest.approx([100, 0, 50], abs=2)
-    with pytest.raises(ValueError, match="unknown class 'n02'"):
+    with pytest.raises(ValueError, match="unknown class folder 'n02'"):
         data.load("folder", tmp_path, classes=["n01"])
     (tmp_path / "val" / "val_annotations.txt").write_text("val_2.JPEG n02\n")
     with pytest.raises(ValueError, match="is not a list of 'file, class'"):

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 import midway
 from midway import data
-from midway.adaptation.class_subset import ChosenLogits, of_imagenet_classes, select_classes
+from midway.adaptation.class_subset import of_imagenet_classes, select_classes
 from midway.bench import Grid, ResourceCache
+from midway.models import SelectLogits
 from midway.testing import tiny_network
 
 WriteImage = Callable[..., Path]
@@ -139,7 +140,7 @@ def test_networks_whose_head_is_not_linear() -> None:
 
     images = torch.rand(2, 3, 8, 8)
     chosen = select_classes(Pooled(), [4, 1])
-    assert isinstance(chosen, ChosenLogits)
+    assert isinstance(chosen, SelectLogits)
     assert torch.equal(chosen(images), images.flatten(1)[:, [4, 1]])
     assert isinstance(of_imagenet_classes(Pooled(), [4, 1]), Pooled)
     alone = select_classes(nn.Linear(3, 5), [2])

@@ -25,6 +25,7 @@ class About:
         needs: What the method requires besides the images.
         uses_other_images: A prediction depends on the rest of the batch or on earlier batches.
         aligns_each_image: The method adapts to each image separately, or adapts each image.
+        accepts_signals: The method needs no image operations and also takes signals (N, C, L).
         colour: Colour in figures on white, such as ``"#0059a0"``; empty for a spare one.
         marker: Marker in figures, by matplotlib's name; empty for a spare one.
     """
@@ -39,6 +40,7 @@ class About:
     needs: tuple[str, ...] = ()
     uses_other_images: bool = True
     aligns_each_image: bool = False
+    accepts_signals: bool = False
     colour: str = ""
     marker: str = ""
 

@@ -23,6 +23,7 @@ from midway.adaptation.precision import without_autocast_cache
 from midway.adaptation.problem import Problem
 from midway.adaptation.space import SearchSpace, search_over
 from midway.adaptation.state import Stateful
+from midway.models.outputs import return_logits
 
 
 class _Sealed(ABCMeta):
@@ -61,8 +62,9 @@ class Method(Stateful, metaclass=_Sealed):
     networks. ``reset``, ``snapshot`` and ``state_dict`` are then exact; the contract of ``midway.testing`` checks this.
 
     Args:
-        model: Any classifier from float images in [0, 1], (N, C, H, W), to logits (N, classes). It is copied, never
-            changed. The copy runs in evaluation mode (dropout off), in the channels-last layout if that is safe.
+        model: Any classifier from float images in [0, 1], (N, C, H, W), to logits (N, classes) or to an output that
+            contains them, see ``midway.models.logits_of``. It is copied, never changed. The copy runs in evaluation
+            mode (dropout off), in the channels-last layout if that is safe.
 
     Attributes:
         about: The record for tables and listings.
@@ -108,6 +110,8 @@ class Method(Stateful, metaclass=_Sealed):
             )
         self.channels_last = supports_channels_last(model)
         self.model = in_evaluation_mode(independent_copy(model, self.memory_format)).requires_grad_(False)
+        # Inside a compiled network: a copy of its shell, such as MITA's second model, would not call the hook.
+        getattr(self.model, "_orig_mod", self.model).register_forward_hook(return_logits)
         self._checked_shapes: set[tuple[int, ...]] = set()
         self._warned_of_single_image = False
         self._declare_records()
@@ -134,7 +138,8 @@ class Method(Stateful, metaclass=_Sealed):
     def forward(self, images: Tensor) -> Tensor:
         """Adapt to float images (N, C, H, W) in [0, 1] and return their logits (N, classes), float32, detached.
 
-        Images of another type, shape, device or range raise TypeError or ValueError; the state is then unchanged.
+        Methods whose ``about.accepts_signals`` is True also take signals (N, C, L) of any range. Images of another
+        type, shape, device or range raise TypeError or ValueError; the state is then unchanged.
         """
         self._check_images(images)
         with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
@@ -233,7 +238,7 @@ class Method(Stateful, metaclass=_Sealed):
     # ---- checks ------------------------------------------------------------------------------------------------------
 
     def _check_images(self, images: Tensor) -> None:
-        check_images(images, self.model)
+        check_images(images, self.model, signals=self.about.accepts_signals)
         single_image = len(images) == 1 and uses_batch_statistics(self.model) and not is_clustered(self.model)
         if single_image and not self._warned_of_single_image:
             self._warned_of_single_image = True
@@ -246,11 +251,12 @@ class Method(Stateful, metaclass=_Sealed):
     def _prepare(self, images: Tensor) -> Tensor:
         """Check before any change that the network accepts images of this shape, and convert their layout."""
         few = images[:2]
+        layout = self.memory_format if images.ndim == 4 else torch.contiguous_format
         if few.shape not in self._checked_shapes:
             try:
-                check_logits(self.model, few.contiguous(memory_format=self.memory_format), len(images))
+                check_logits(self.model, few.contiguous(memory_format=layout), len(images))
             except ValueError as refusal:
-                if not self.channels_last:
+                if layout is torch.contiguous_format:
                     raise
                 self._set_layout(channels_last=False)  # a network may need the plain layout: x.view(len(x), -1)
                 try:
@@ -259,7 +265,7 @@ class Method(Stateful, metaclass=_Sealed):
                     self._set_layout(channels_last=True)
                     raise refusal from refusal.__cause__
             self._checked_shapes.add(few.shape)
-        return images.contiguous(memory_format=self.memory_format)
+        return images.contiguous(memory_format=self.memory_format if images.ndim == 4 else torch.contiguous_format)
 
     def _set_layout(self, *, channels_last: bool) -> None:
         self.channels_last = channels_last

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from midway._suggest import unknown
 from midway.adaptation.parameters import first_weight
+from midway.models.outputs import logits_of
 
 LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]: a small overshoot is accepted, normalised images are not
 
@@ -57,14 +58,17 @@ def _check_type(name: str, value: Any, wanted: str) -> None:
         raise ValueError(f"{name} must be a finite number, got {value!r}.")
 
 
-def check_images(images: Tensor, model: nn.Module) -> None:
-    """Refuse images that are not a batch for a model: type, shape, device, values."""
+def check_images(images: Tensor, model: nn.Module, *, signals: bool = False) -> None:
+    """Refuse images that are not a batch for a model: type, shape, device, values; ``signals`` accepts (N, C, L)."""
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: use torch.as_tensor(images).")
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point in [0, 1], got {images.dtype}: divide by 255 as float.")
-    if images.ndim != 4:
-        raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}.")
+    # A network with 2D convolutions accepts a single image (C, H, W), which must not pass for a batch of signals.
+    of_signals = images.ndim == 3 and not any(isinstance(module, nn.Conv2d) for module in model.modules())
+    if images.ndim != 4 and not (signals and of_signals):
+        hint = " (signals (N, C, L) need a method without image operations, such as tent)" if of_signals else ""
+        raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}{hint}.")
     if images.numel() == 0:
         raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
     parameter = first_weight(model, images)
@@ -76,7 +80,7 @@ def check_images(images: Tensor, model: nn.Module) -> None:
     if not (math.isfinite(lowest) and math.isfinite(highest)):
         bad = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
         raise ValueError(f"{len(bad)} of {len(images)} images contain NaN or Inf, the first has index {bad[0]}.")
-    if lowest < LOWEST or highest > HIGHEST:
+    if images.ndim == 4 and (lowest < LOWEST or highest > HIGHEST):
         raise ValueError(
             f"images must be in [0, 1], got values from {lowest:.3g} to {highest:.3g}: "
             "give them unnormalised, divided by 255 if they are bytes, and make normalisation a part of the model, "
@@ -93,16 +97,36 @@ def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None
     """Refuse a model that does not return logits for a few images of a batch; its size is for the error message."""
     try:
         with torch.no_grad():
-            logits = model(images)
+            logits = logits_of(model(images))
     except (RuntimeError, ValueError, IndexError) as error:
         single_image = len(images) == 1 and "xpected more than 1" in str(error)  # the words of torch's norm layers
         single = " (a single image has no batch statistics in some layer: give larger batches)" if single_image else ""
         shape = (batch_size or len(images), *images.shape[1:])
-        swapped = " ((N, C, H, W) is right: use images.movedim(-1, 1))" if images.shape[3] in (1, 3) else ""
+        is_swapped = images.ndim == 4 and images.shape[3] in (1, 3)
+        swapped = " ((N, C, H, W) is right: use images.movedim(-1, 1))" if is_swapped else ""
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"the model does not accept images of shape {shape}{single or swapped}: {reason}") from error
+    if isinstance(logits, Tensor) and logits.shape in (images.shape[:1], (len(images), 1)):
+        raise ValueError(_SINGLE_LOGIT)
     if not is_logits(logits, images):
-        shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"the model must return logits (N, classes), got {shown} for {len(images)} images.")
-    if logits.shape[1] < 2:
-        raise ValueError("the model has a single logit, and methods need one for each of two or more classes.")
+        raise ValueError(
+            f"the model must return logits (N, classes), got {_shown(logits, len(images), batch_size)} "
+            f"for {batch_size or len(images)} images."
+        )
+
+
+_SINGLE_LOGIT = (
+    "the model has a single logit, and methods need one for each of two or more classes: give "
+    "torch.nn.Sequential(model, midway.models.TwoLogits()), whose classes 0 and 1 have the same probabilities."
+)
+
+
+def _shown(output: object, probed: int, batch_size: int | None) -> str:
+    """Describe an output for a few images of a batch as it would be for the whole batch."""
+    if isinstance(output, Tensor):
+        of_images = output.ndim > 0 and len(output) == probed
+        shape = (batch_size or probed, *output.shape[1:]) if of_images else tuple(output.shape)
+        return str(shape)
+    if isinstance(output, Mapping):
+        return f"a {type(output).__name__} without 'logits' ({', '.join(map(str, output))})"
+    return f"a {type(output).__name__}"

@@ -6,25 +6,11 @@ import copy
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from midway.adaptation.head import head_of
 from midway.adaptation.problem import IMAGENET_SIZE
-
-
-class ChosenLogits(nn.Module):
-    """A network whose logits are some of another's."""
-
-    def __init__(self, network: nn.Module, indices: Sequence[int]) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("indices", torch.tensor(list(indices)), persistent=False)
-        self.indices: Tensor
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the chosen logits."""
-        logits: Tensor = self.network(images)
-        return logits[:, self.indices.to(logits.device)]
+from midway.models import SelectLogits
 
 
 def select_classes(model: nn.Module, indices: Sequence[int]) -> nn.Module:
@@ -50,7 +36,7 @@ def select_classes(model: nn.Module, indices: Sequence[int]) -> nn.Module:
     try:
         name, head = head_of(model)
     except ValueError:
-        return ChosenLogits(model, indices)
+        return SelectLogits(model, indices)
     if max(indices) >= head.out_features:
         raise ValueError(f"the model has {head.out_features} classes, so there is no class {max(indices)}.")
     chosen = nn.Linear(head.in_features, len(indices), bias=head.bias is not None).to(head.weight)

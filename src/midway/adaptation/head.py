@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from midway._suggest import unknown
 from midway.adaptation.copies import in_evaluation_mode, independent_copy
+from midway.models.outputs import logits_of
 
 USUAL = (32, 224, 28, 64, 96, 128, 256, 299, 384)
 SIDES = (*USUAL, *sorted({*range(8, 64), 112, 144, 160, 192, 240, 260, 300, 320, 380, 448, 480, 512} - {*USUAL}))
@@ -68,7 +69,7 @@ def features_and_logits(
     handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:
         with torch.set_grad_enabled(gradients):
-            logits: Tensor = getattr(model, "_orig_mod", model)(images)  # a compiled network ignores new hooks
+            logits = logits_of(getattr(model, "_orig_mod", model)(images))  # a compiled network ignores new hooks
     finally:
         handle.remove()
     if not seen or seen[-1].shape[:-1] != (len(images),):
@@ -107,7 +108,7 @@ def _trial(model: nn.Module, linear: Iterable[str]) -> tuple[Layers, Tensor | No
         ran.clear()
         try:
             with torch.no_grad():
-                logits = model(first.weight.new_full((2, first.in_channels, side, side), 0.5))
+                logits = logits_of(model(first.weight.new_full((2, first.in_channels, side, side), 0.5)))
         except Exception:  # a network may raise anything at a size that it does not accept
             continue
         if isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == 2:

@@ -10,7 +10,7 @@ LARGE_SIDE = 128  # pixels; CIFAR has 32, Tiny-ImageNet 64, ImageNet 224
 
 
 class Problem(NamedTuple):
-    """What a method knows about its problem after the first batch; ``side`` is the images' shorter side in pixels."""
+    """What a method knows of its problem after the first batch; ``side`` is the shorter in pixels, 0 for signals."""
 
     classes: int
     side: int
@@ -19,7 +19,9 @@ class Problem(NamedTuple):
     @classmethod
     def of(cls, images: Tensor, logits: Tensor) -> Problem:
         """Return the problem of a batch and its logits."""
-        return cls(classes=logits.shape[1], side=min(images.shape[2:]), batch_size=len(images))
+        return cls(
+            classes=logits.shape[1], side=min(images.shape[2:]) if images.ndim == 4 else 0, batch_size=len(images)
+        )
 
     @property
     def is_imagenet_size(self) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from midway.adaptation.base import Method
 from midway.functional import free_energy
+from midway.models.outputs import logits_of
 from midway.sampling import langevin
 
 
@@ -51,7 +52,7 @@ def sample_images(
         generator = torch.Generator(device).manual_seed(seed)
         start = torch.empty((count, *shape), device=device).uniform_(-1, 1, generator=generator)
         result = langevin(
-            lambda images: free_energy(network(images).float()),
+            lambda images: free_energy(logits_of(network(images)).float()),
             start,
             steps=steps,
             step_size=step_size,

@@ -3,7 +3,7 @@
 from midway.bench.engines import ENGINES, Engine, LocalEngine, engine
 from midway.bench.engines.base import run_cell
 from midway.bench.entries import PlanError
-from midway.bench.measure import evaluate
+from midway.bench.evaluation import evaluate
 from midway.bench.plan import Grid, load_plan
 from midway.bench.record import Cell, Failure, Record, Result, StoreError
 from midway.bench.resources import ResourceCache

@@ -19,6 +19,7 @@ from midway._suggest import unknown
 from midway.adaptation.adapt import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
 from midway.bench.record import with_tuples
+from midway.data.class_lists import plain_classes
 from midway.methods import adapt, find, hyperparameters
 from midway.testing import tiny_network
 
@@ -200,6 +201,18 @@ def _string(key: str, value: Any) -> str:
     return value
 
 
+def _classes(key: str, value: Any) -> str | tuple[str, ...] | tuple[int, ...]:
+    if isinstance(value, str) and "," in value:
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        value = [int(part) for part in parts] if all(part.isdecimal() for part in parts) else parts
+    if not isinstance(value, str | list | tuple | dict):
+        raise PlanError(f"{key} must be names, indices, a file or the name of a list, got {value!r}.", key)
+    try:
+        return plain_classes(value)
+    except ValueError as error:
+        raise PlanError(str(error), key) from error
+
+
 def _methods(key: str, value: Any) -> tuple[Entry, ...]:
     try:
         return tuple(entry for text in _strings(key, value) for entry in parse_entries(text))
@@ -239,6 +252,7 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "batch_sizes": partial(_integers, least=1, most=500),
     "images": _integer,
     "size": _integer,
+    "classes": _classes,
     "precision": _string,
     "device": _string,
     "threads": _integer,

@@ -4,70 +4,123 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
-from midway.adaptation.registry import find
 from midway.bench.record import Result
+from midway.data import class_lists
+from midway.data.image_set import UNLABELLED
 from midway.metrics import Answers, compute
-from midway.streams import Batch, Stream
+from midway.streams import Batch
+
+
+class AnyStream(Protocol):
+    """What is known of a stream, or of another source of batches."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups."""
+
+    @property
+    def folder_classes(self) -> int | None:
+        """Number of class folders if it is unknown which logits they are."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
 
 
 def answer(
     method: Method,
-    stream: Stream | _Pairs,
+    stream: AnyStream,
     *,
     on_batch: Callable[[float], None] | None = None,
     around_first: Callable[[], AbstractContextManager[object]] = nullcontext,
+    mirrored: bool = False,
 ) -> Answers:
     """Show a stream to a method in its present state and return every answer.
 
-    ``on_batch`` gets the accuracy so far after every batch; ``around_first`` is entered for the first batch.
+    ``on_batch`` gets the accuracy so far after every batch (NaN without labels); ``around_first`` is entered for the
+    first batch. With ``mirrored`` each batch is also answered mirrored, from the same state as the batch itself.
     """
     like = first_weight(method, torch.empty(0))
-    logits, labels, groups, seconds = [], [], [], []
+    logits, labels, groups, seconds, mirror = [], [], [], [], []
     correct = seen = 0
     for batch in stream:
         images = batch.images.to(like)
+        if mirrored:
+            mirror.append(_answer_mirrored(method, images))
         with nullcontext() if seen else around_first():
             started = time.perf_counter()
             answered = method(images).cpu()
             seconds.append(time.perf_counter() - started)
-        classes, lowest, highest = answered.shape[1], int(batch.labels.min()), int(batch.labels.max())
-        if lowest < 0 or highest >= classes:
-            wrong = lowest if lowest < 0 else highest
-            raise ValueError(
-                f"{stream.name} has label {wrong}, but the network has {classes} classes, 0 to {classes - 1}: "
-                "give it data of its own classes."
-            )
+        _check_labels(stream, batch.labels, answered.shape[1])
         logits.append(answered)
         labels.append(batch.labels)
         groups.append(batch.group)
         correct += int((answered.argmax(dim=1) == batch.labels).sum())
         seen += len(batch)
         if on_batch is not None:
-            on_batch(100 * correct / seen)
+            on_batch(100 * correct / seen if (batch.labels >= 0).any() else float("nan"))
     if not logits:
         raise ValueError(
-            f"{stream.name} has no batches: give a stream, a list of pairs or a DataLoader "
+            f"{stream.name} has no batches: give a stream, a list of batches or a DataLoader "
             "(a generator is exhausted after one method)."
         )
     sizes = tuple(map(len, labels))
-    return Answers(torch.cat(logits), torch.cat(labels), torch.cat(groups), tuple(seconds), batch_sizes=sizes)
+    return Answers(
+        torch.cat(logits),
+        torch.cat(labels),
+        torch.cat(groups),
+        tuple(seconds),
+        batch_sizes=sizes,
+        mirrored=torch.cat(mirror) if mirror else None,
+    )
 
 
-def measure(method: Method, stream: Stream | _Pairs, answers: Answers) -> Result:
+def _answer_mirrored(method: Method, images: Tensor) -> Tensor:
+    """Return the logits of the images flipped from left to right; the method is unchanged afterwards."""
+    before = method.snapshot()
+    try:
+        logits: Tensor = method(images.flip(-1)).cpu()
+        return logits
+    finally:
+        method.restore(before)
+
+
+def _check_labels(stream: AnyStream, labels: Tensor, classes: int) -> None:
+    """Refuse labels that are not those of the logits; images without labels have -1."""
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest == highest == UNLABELLED:
+        return
+    if lowest < 0 or highest >= classes:
+        raise ValueError(
+            f"{stream.name} has label {lowest if lowest < 0 else highest}, but the network has {classes} classes, 0 to "
+            f"{classes - 1}: give it data of its own classes."
+        )
+    if stream.folder_classes is not None and stream.folder_classes < classes:
+        raise ValueError(
+            f"{stream.name} has {stream.folder_classes} class folders and the network {classes} logits, so it is "
+            "unknown which logit each class is: give classes=, the names of all classes in the order of logits, the "
+            f"index of each folder's class, a file with them, or one of {', '.join(class_lists())}."
+        )
+
+
+def measure(method: Method, stream: AnyStream, answers: Answers) -> Result:
     """Compute all metrics of a method's answers to a stream, for the whole stream and for each of its groups."""
     groups: dict[str, dict[str, float]] = {}
     for index, group in enumerate(stream.groups):
         chosen = answers.of_group(index)
         groups[group] = {"images": len(chosen.labels)} | compute(chosen, of_group=True)
-    correct = (answers.predictions == answers.labels).split(answers.batch_sizes)
+    correct = (answers.predictions == answers.labels).split(answers.batch_sizes) if answers.labelled else ()
     return Result(
         metrics=compute(answers),
         groups=groups,
@@ -75,65 +128,3 @@ def measure(method: Method, stream: Stream | _Pairs, answers: Answers) -> Result
         diagnostics=dict(method.diagnostics),
         hyperparameters=json.loads(json.dumps(method.hyperparameters, default=repr)),
     )
-
-
-class _Pairs:
-    """Pairs of images and labels as batches of one group."""
-
-    name = "stream"
-    groups = ("images",)
-
-    def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-        self.pairs = pairs
-
-    def __iter__(self) -> Iterator[Batch]:
-        for pair in self.pairs:
-            if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(t, Tensor) for t in pair)):
-                raise TypeError(
-                    "the stream must give pairs of tensors, images and labels, as a torch DataLoader over such pairs "
-                    f"does, or be a midway stream; got {type(pair).__name__}."
-                )
-            images, labels = pair
-            if images.ndim == 4 and labels.shape != images.shape[:1]:
-                raise ValueError(f"a batch has {len(images)} images but labels of shape {tuple(labels.shape)}.")
-            if images.ndim == 3 and labels.ndim == 0:
-                raise ValueError("the stream gives single images: put a torch DataLoader around the data set.")
-            if labels.is_floating_point() and not labels.equal(labels.round()):
-                raise ValueError("labels must be integers, 0 for the first class.")
-            yield Batch(images, labels.cpu().long(), torch.zeros(len(labels), dtype=torch.int64))
-
-
-def evaluate(
-    method: Method | nn.Module,
-    stream: Stream | Iterable[tuple[Tensor, Tensor]],
-    *,
-    reset: bool = True,
-    on_batch: Callable[[float], None] | None = None,
-) -> Result:
-    """Show a stream to a method, batch by batch, and measure its answers.
-
-    Args:
-        method: A method; a plain classifier is evaluated without adaptation (as ``Source``).
-        stream: The batches: a stream, or any iterable of pairs of images in [0, 1], (N, C, H, W), and labels, such as
-            a torch DataLoader.
-        reset: Start from the source. False continues from the method's present state (continual adaptation).
-        on_batch: Called after every batch with the accuracy so far, for progress bars.
-
-    Example:
-        >>> import midway
-        >>> data = midway.data.load("cifar10-mini").first(200)
-        >>> result = midway.evaluate(midway.models.load("wrn16_2.cifar10"), midway.streams.pure(data, "clean"))
-        >>> result.accuracy > 90, result.images, list(result.by_group)
-        (True, 200, ['clean'])
-    """
-    if not isinstance(method, Method):
-        method = find("source")(method)
-    if not hasattr(stream, "__iter__") and not hasattr(stream, "__getitem__"):
-        raise TypeError(
-            f"{type(stream).__name__} is not a stream: use midway.streams.pure(data, 'clean') for a data set of "
-            "midway, or a torch DataLoader."
-        )
-    shown = stream if isinstance(stream, Stream) else _Pairs(stream)
-    if reset:
-        method.reset()
-    return measure(method, shown, answer(method, shown, on_batch=on_batch))

@@ -41,6 +41,7 @@ class Grid:
         batch_sizes: Images per batch, 1 to 500.
         images: Use at most this many images of a data set; None for all.
         size: Side in pixels of images in files.
+        classes: Which logit each class folder is: names, indices, a file or a list, see ``midway.data.load``.
         precision: ``"float32"``, ``"bf16"``, or ``"auto"``: bf16 where the machine computes it fast.
         device: ``"cpu"``, ``"cuda"``, ..., or ``"auto"``: a GPU if there is one.
         threads: Threads per cell.
@@ -62,6 +63,7 @@ class Grid:
     batch_sizes: tuple[int, ...] = (200,)
     images: int | None = None
     size: int | None = None
+    classes: str | tuple[str, ...] | tuple[int, ...] | None = None
     precision: str = "float32"
     device: str = "auto"
     threads: int = 1
@@ -96,6 +98,9 @@ class Grid:
             weights = {network: weights_of(network) for network in self.networks}
         sets = [_data_set(text, self.root) for text in self.data]
         _check_shifts([name for name, _ in sets], scenarios)
+        for name, _ in sets:
+            if self.classes is not None and "classes" not in DATA_SETS[name].arguments:
+                raise PlanError(f"classes does not apply to the data set {name}: leave it out.", "classes")
         precision, device = self._resolved()
         codes = _codes(self, sets, scenarios)
         cells = [
@@ -109,6 +114,7 @@ class Grid:
                 root=root,
                 images=self.images,
                 size=self.size,
+                classes=self.classes,
                 scenario=scenario,
                 seed=seed,
                 batch_size=batch_size,

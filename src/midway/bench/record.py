@@ -48,6 +48,7 @@ class Cell:
         code: Digest of the code that computes the numbers and, for a folder of images, of its files; see
             ``midway.bench.code``. It is not part of the key: a stored result of another code answers the same
             question, but is out of date.
+        classes: Which logit each class folder is, see ``midway.data.load``; None if the data set knows it.
 
     Example:
         >>> from midway.bench import Grid
@@ -73,6 +74,7 @@ class Cell:
     threads: int
     module: str
     code: str = ""
+    classes: str | tuple[str, ...] | tuple[int, ...] | None = None
 
     @cached_property
     def key(self) -> str:
@@ -95,18 +97,24 @@ class Cell:
     @property
     def stream_key(self) -> tuple[object, ...]:
         """What determines the stream: cells with equal stream keys see the same images, which are computed once."""
-        return (self.data, self.root, self.size, self.images, self.scenario, self.seed, self.batch_size)
+        return (self.data, self.root, self.size, self.classes, self.images, self.scenario, self.seed, self.batch_size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cell as plain values, ready for JSON."""
         content = vars(self) | {"scenario": str(self.scenario)}
         content.pop("key", None)  # cached
+        if self.classes is None:  # keys and records from before classes could be given stay as they are
+            del content["classes"]
         return content
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
         """Read a cell from plain values; lists among the settings become tuples again."""
-        values = {each.name: content[each.name] for each in fields(cls)}
+        values = {
+            each.name: content[each.name] for each in fields(cls) if each.name in content or each.name != "classes"
+        }
+        if isinstance(values.get("classes"), list):
+            values["classes"] = tuple(values["classes"])
         values["settings"] = with_tuples(values["settings"])
         values["scenario"] = Scenario.parse(values["scenario"])
         return cls(**values)
@@ -154,7 +162,9 @@ class Result:
 
     @property
     def accuracy(self) -> float:
-        """Accuracy on all images, in percent."""
+        """Accuracy on all images, in percent; a ValueError if the images have no labels."""
+        if "accuracy" not in self.metrics:
+            raise ValueError("there is no accuracy: the images have no labels.")
         return self.metrics["accuracy"]
 
     @property
@@ -165,7 +175,7 @@ class Result:
     @property
     def by_group(self) -> dict[str, float]:
         """Accuracy on the images of each group, in percent."""
-        return {group: values["accuracy"] for group, values in self.groups.items()}
+        return {group: values["accuracy"] for group, values in self.groups.items() if "accuracy" in values}
 
     @property
     def images_by_group(self) -> dict[str, int]:

@@ -24,7 +24,7 @@ from midway.bench.record import Cell
 from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, imagenet_indices, load
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import Method, adapt, names
-from midway.models import ARCHITECTURES, cards, create
+from midway.models import ARCHITECTURES, SelectLogits, cards, create, logits_of
 from midway.models import load as load_checkpoint
 from midway.streams import Shifted, Stream, build
 
@@ -56,7 +56,7 @@ def load_network(name: str, classes: int) -> nn.Module:
         return network.eval()
     architecture, at, file = name.partition("@")
     if at:
-        return load_checkpoint(file, architecture=architecture, classes=classes)
+        return load_checkpoint(file, architecture=architecture)
     if name in ARCHITECTURES:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -69,7 +69,7 @@ def weights_of(name: str) -> str:
     if (card := {card.name: card for card in cards()}.get(name)) is not None:
         return card.sha256[:16]
     if _function(name) is not None:
-        return _digest(load_network(name, 0))
+        return weights_digest(load_network(name, 0))
     architecture, at, file = name.partition("@")
     if at and architecture not in ARCHITECTURES:
         raise ValueError(unknown("architecture", architecture, ARCHITECTURES))
@@ -150,7 +150,7 @@ def modules_of(name: str) -> set[str]:
     return {known[0].__module__} if known else {kind.__module__ for kind, _ in ARCHITECTURES.values()}
 
 
-def _digest(network: nn.Module) -> str:
+def weights_digest(network: nn.Module) -> str:
     """Return a checksum over all weights and buffers and their names."""
     digest = hashlib.sha256()
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
@@ -197,12 +197,15 @@ class ResourceCache:
 
     def network(self, cell: Cell) -> nn.Module:
         """Return the network of a cell on its device, in its precision."""
-        classes = len(self.data_set(cell).class_names)
-        indices = imagenet_indices(cell.data)
-        key = (cell.network, cell.weights, classes, indices, cell.precision, cell.device)
+        data, indices = self.data_set(cell), imagenet_indices(cell.data)
+        classes = len(data.class_names)
+        key = (cell.network, cell.weights, classes, indices, data.logits, cell.precision, cell.device)
         if key not in self._networks:
-            network = self._make_network(cell.network, classes)
-            network = network if indices is None else of_imagenet_classes(network, indices)
+            network = self._make_network(cell.network, classes if data.logits is None else max(data.logits) + 1)
+            if data.logits is not None:
+                network = SelectLogits(network, data.logits)
+            elif indices is not None:
+                network = of_imagenet_classes(network, indices)
             self._networks[key] = (InBf16(network) if cell.precision == "bf16" else network).to(cell.device)
         return self._networks[key]
 
@@ -221,6 +224,7 @@ class ResourceCache:
         shifts = DATA_SETS[cell.data].shifts
 
         def read(**which: Any) -> ImageSet:
+            which |= {} if cell.classes is None else {"classes": cell.classes}
             key = (cell.data, cell.root, cell.size, *which.items())
             if key not in self._sets:
                 self._sets[key] = self._load_data(cell.data, cell.root, size=cell.size, **which)
@@ -247,11 +251,16 @@ def check_data(cells: Iterable[Cell], resources: ResourceCache | None) -> None:
 
     Without resources of this process, data sets whose files exist are only opened if that reads no images.
     """
-    for cell in {(cell.data, cell.root, cell.size): cell for cell in cells}.values():
+    for cell in {(cell.data, cell.root, cell.size, cell.classes): cell for cell in cells}.values():
         folder = data_home() / cell.data if cell.root is None else Path(cell.root)
         reads_lazily = bool({"corruption", "size"} & DATA_SETS[cell.data].arguments)
         if resources is not None or reads_lazily or not (folder.is_dir() and any(folder.iterdir())):
-            (resources or ResourceCache()).data_set(cell)
+            data = (resources or ResourceCache()).data_set(cell)
+            if not data.labelled:
+                raise ValueError(
+                    f"{folder} has no class folders, so its images have no labels and methods no accuracy: sort them "
+                    "into one folder per class, or use midway.compare(model, folder), which needs no labels."
+                )
 
 
 def arranged(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:
@@ -292,5 +301,5 @@ class InBf16(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits."""
         with torch.autocast(images.device.type, torch.bfloat16):
-            logits: Tensor = self.network(images)
+            logits: Tensor = logits_of(self.network(images))
         return logits.float()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import zipfile
 import zlib
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from midway._files import FolderLock, FolderTakenError, write_atomically
 from midway.bench.engines import Engine
 from midway.bench.record import Cell, Record, StoreError
+
+logger = logging.getLogger("midway")
 
 RESULTS, LOCK, PREDICTIONS = "results.jsonl", "lock", "predictions"
 
@@ -307,5 +310,6 @@ def run(
         for record in records:
             store.add(record, command=command)
             failed += record.failure is not None
+            logger.info("%s: %s", record.cell, "finished" if record.failure is None else record.failure.error)
             watcher.end(record)
     return Tally(before, len(left) - failed, failed, out_of_date)

@@ -10,17 +10,17 @@ from rich.markup import escape
 
 from midway import __version__
 from midway._workers import WorkerError
-from midway.cli import data, figures, listings, paper, report, run, tune
+from midway.cli import compare, data, figures, listings, paper, report, run, tune
 from midway.cli.terminal import terminal
 
 app = typer.Typer(
     help="Midway: test-time adaptation for any PyTorch classifier.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 app.command()(paper.demo)
 app.command()(run.run)
+app.command()(compare.compare)
 app.command("paper")(paper.paper_table)
 app.command()(report.report)
 app.command(cls=figures.FiguresCommand)(figures.figures)

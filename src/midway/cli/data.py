@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +15,7 @@ from rich.progress import Progress, TaskID, TimeElapsedColumn
 from rich.table import Table
 
 from midway import data
-from midway.cli.terminal import terminal
+from midway.cli.terminal import Json, print_json, terminal
 from midway.data.datasets import REGISTRY
 
 app = typer.Typer(help="Fetch, list, make and preview data sets.", no_args_is_help=True)
@@ -37,12 +38,16 @@ def fetch(
 def list_(
     home: Annotated[Path | None, typer.Option(help="Folder of data sets (default: the data home).")] = None,
     check: Annotated[bool, typer.Option("--check", help="Compute all checksums again.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the data sets on this machine with size, verification and folder, and the others by name."""
+    records = data.inventory(home, deep=check)
+    if as_json:
+        print_json([asdict(record) for record in records])
+        return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("data set", "size", "verified", "note", "folder"):
         table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
-    records = data.inventory(home, deep=check)
     for record in records:
         verified = "[green]yes[/]" if record.verified else "[yellow]no[/]"
         table.add_row(record.name, decimal(record.bytes), verified, record.note, str(record.path))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +19,7 @@ from midway._suggest import unknown
 from midway.adaptation import describe
 from midway.bench.entries import import_plugins
 from midway.cli.run import Import, split_commas
-from midway.cli.terminal import terminal
+from midway.cli.terminal import Json, print_json, terminal
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
 HOW_THEY_WORK = ("name", "adapts", "passes per batch", "needs")
@@ -30,15 +32,20 @@ REGISTRIES = {
     "datasets": "midway.data.datasets:REGISTRY",
     "engines": "midway.bench.engines:ENGINES",
     "metrics": "midway.metrics:METRICS",
+    "scores": "midway.metrics:SCORES",
     "figures": "midway.report.figures:FIGURES",
 }
 """Name of a registry on the command line -> module and attribute."""
+
+WIDE = 110
+"""Columns of a terminal from which on the hyper-parameters of a method are a table."""
 
 methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_command=True)
 
 
 def list_registry(
     kind: Annotated[str, typer.Argument(help=f"One of {', '.join(REGISTRIES)}.")],
+    as_json: Json = False,
     import_: Import = None,
 ) -> None:
     """List everything that is registered of one kind, with the module that defines it; also from other packages."""
@@ -48,7 +55,11 @@ def list_registry(
     module, _, attribute = REGISTRIES[kind].partition(":")
     registry: Mapping[str, Any] = getattr(importlib.import_module(module), attribute)
     rows = [(name, *_described(value)) for name, value in registry.items()]
-    terminal().print(_table(("name", "description", "module"), rows))
+    columns = ("name", "description", "module")
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        return
+    terminal().print(_table(columns, rows))
 
 
 def _described(value: Any) -> tuple[str, str]:
@@ -63,6 +74,7 @@ def _described(value: Any) -> tuple[str, str]:
 def list_methods(
     context: typer.Context,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/methods.md.")] = False,
+    as_json: Json = False,
     import_: Import = None,
 ) -> None:
     """List the methods: paper, paradigm, what each uses and aligns, what it adapts, cost in passes, needs."""
@@ -72,8 +84,11 @@ def list_methods(
     if markdown:
         print(describe.overview_markdown(), end="")
         return
-    console = terminal()
     rows = describe.overview()
+    if as_json:
+        print_json(rows)
+        return
+    console = terminal()
     for columns in (WHAT_THEY_ARE, HOW_THEY_WORK):
         console.print(_table(columns, [[row[column] for column in columns] for row in rows]))
     console.print("F, B: forward and backward passes. Details of a method: midway methods show NAME.", highlight=False)
@@ -83,11 +98,15 @@ def list_methods(
 @methods_app.command("show")
 def show_method(
     name: Annotated[str, typer.Argument(help="A name that `midway methods` lists.")],
+    as_json: Json = False,
     import_: Import = None,
 ) -> None:
     """Show what a method does, its hyper-parameters, their defaults and the source of the defaults."""
     import_plugins(split_commas(import_) or [])
     method = methods.find(name)
+    if as_json:
+        print_json(_facts(name))
+        return
     console = terminal()
     console.print(f"{method.about.title} ({method.about.paper})", style="bold", highlight=False, markup=False)
     for paragraph in describe.summary_of(method).split("\n\n"):
@@ -97,11 +116,23 @@ def show_method(
     console.print(_table(("", ""), [(fact, row[fact]) for fact in facts], header=False))
     texts = describe.arguments_of(method)
     tuned = describe.tuned_of(name)
-    settings = []
-    for key, default in describe.defaults_of(name).items():
-        searched = str(method.search_space.get(key, "-"))
-        settings.append((key, default.replace("), ", ")\n"), tuned.get(key, "-"), searched, texts.get(key, "")))
-    if settings:
+    settings = [
+        (
+            key,
+            default.replace("), ", ")\n"),
+            tuned.get(key, "-"),
+            str(method.search_space.get(key, "-")),
+            texts.get(key, ""),
+        )
+        for key, default in describe.defaults_of(name).items()
+    ]
+    if settings and console.width < WIDE:
+        for key, default, best, searched, text in settings:
+            written = default.replace("\n", " ")
+            console.print(Text.assemble((key, "bold"), f"  default {written}, tuned {best}, searched {searched}"))
+            console.print(Padding(Text(text), (0, 0, 0, 4)))
+        console.print()
+    elif settings:
         columns = ("hyper-parameter", "default", "tuned", "searched", "meaning, and source of the default")
         console.print(_table(columns, settings))
     console.print(
@@ -113,23 +144,44 @@ def show_method(
     )
 
 
+def _facts(name: str) -> dict[str, Any]:
+    """Return what `midway methods show` prints of a method, as plain values."""
+    method, texts = methods.find(name), describe.arguments_of(methods.find(name))
+    hyperparameters = {
+        key: {
+            "default": default,
+            "published": method.published.get(key, default),
+            "tuned": methods.preset(name, "tuned").get(key) if describe.tuned_of(name) else None,
+            "searched": str(method.search_space[key]) if key in method.search_space else None,
+            "meaning": texts.get(key, ""),
+        }
+        for key, default in methods.hyperparameters(name).items()
+    }
+    row = next(row for row in describe.overview() if row["name"] == name)
+    return {**row, "summary": describe.summary_of(method), "hyperparameters": hyperparameters}
+
+
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, header: bool = True) -> Table:
     table = Table(box=box.SIMPLE_HEAD if header else None, show_header=header, padding=(0, 1, 0, 0))
     for index, column in enumerate(columns):
         all_yes_or_no = {row[index] for row in rows} <= {"yes", "no"}
-        table.add_column(column, no_wrap=index == 0, max_width=6 if all_yes_or_no else None)  # the heading wraps
+        table.add_column(column, no_wrap=index == 0, max_width=6 if all_yes_or_no else None, overflow="fold")
     for row in rows:
         table.add_row(*(Text(value) for value in row))
     return table
 
 
-def list_models() -> None:
+def list_models(as_json: Json = False) -> None:
     """List the trained networks of the package and the architectures."""
-    table = Table("name", "network", "clean accuracy", "measured on", "data", "licence")
-    for card in models.cards():
-        network = f"{card.architecture} {card.arguments.get('depth')}-{card.arguments.get('width')}"
-        accuracy = f"{card.clean_accuracy:.2f} %"
-        table.add_row(card.name, network, accuracy, card.evaluated_on, card.data, card.licence)
+    cards = models.cards()
+    if as_json:
+        print_json({"trained": [asdict(card) for card in cards], "architectures": list(models.ARCHITECTURES)})
+        return
     console = terminal()
-    console.print(table)
+    for card in cards:
+        network = f"{card.architecture} {card.arguments.get('depth')}-{card.arguments.get('width')}"
+        accuracy = f"{card.clean_accuracy:.2f} % on {card.evaluated_on}"
+        console.print(card.name, style="bold", highlight=False)
+        facts = {"network": network, "clean accuracy": accuracy, "data": card.data, "licence": card.licence}
+        console.print(_table(("", ""), list(facts.items()), header=False))
     console.print(f"Untrained architectures: {', '.join(models.ARCHITECTURES)}", highlight=False)

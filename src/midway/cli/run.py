@@ -16,7 +16,6 @@ import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, Tally, read_records
 from midway.bench import run as run_cells
@@ -27,7 +26,7 @@ from midway.bench.record import environment
 from midway.bench.resources import check_data
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
-from midway.cli.terminal import RunProgress, in_words, terminal
+from midway.cli.terminal import PLAN_COLUMNS, Json, RunProgress, in_words, print_json, print_plan, terminal
 
 ENGINE_HELP = f"Where it runs: {', '.join(ENGINES)}."
 Address = Annotated[str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")]
@@ -62,6 +61,13 @@ def run(
     batch_sizes: Annotated[str | None, typer.Option(help="1 to 500, separated by commas (default: 200).")] = None,
     images: Annotated[int | None, typer.Option(help="Use at most this many images (default: all).")] = None,
     size: Annotated[int | None, typer.Option(help="Side in pixels of images in files.")] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Which logit each class folder is: names, indices or name=index separated by commas, a file, or a "
+            "list such as imagenet-r."
+        ),
+    ] = None,
     precision: Annotated[str | None, typer.Option(help="float32, bf16 or auto (default: float32).")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto (default: auto).")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads per cell (default: 1).")] = None,
@@ -79,6 +85,7 @@ def run(
     keep_old: Annotated[bool, typer.Option("--keep-old", help="Accept results that other code computed.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait if another run uses the folder.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the cells and the estimated time.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare methods: one cell per method, network, data set, scenario and seed. Run it again to resume."""
     flags: dict[str, Any] = {
@@ -92,6 +99,7 @@ def run(
         "batch_sizes": None if batch_sizes is None else parse_integers("batch-sizes", batch_sizes),
         "images": images,
         "size": size,
+        "classes": classes,
         "precision": precision,
         "device": device,
         "threads": threads,
@@ -103,12 +111,14 @@ def run(
     chosen = create_engine(engine, options, engine_option, jobs=_default_jobs(cells))
     check_device(cells, chosen)
     if dry_run:
-        _show_plan(cells, folder, chosen, predictions=keep_predictions, keep_old=keep_old)
+        _show_plan(cells, folder, chosen, predictions=keep_predictions, keep_old=keep_old, as_json=as_json)
         return
-    console = terminal()
+    console = terminal(stderr=as_json)
     with Store(folder, wait=wait) as store:
         tally = run_into(console, cells, store, chosen, keep_predictions=keep_predictions, keep_old=keep_old)
         records = stored(store, cells, keep_old=keep_old)
+    if as_json:
+        print_json([_as_row(record) for record in records])
     show_results(console, folder, records, tally)
 
 
@@ -224,7 +234,22 @@ def _show_other_results(console: Console, store: Store, cells: Sequence[Cell], *
             console.print(f"Finished cells ran with {part} {names}, this is {current[part]}: last digits may differ.")
 
 
-def _show_plan(cells: Sequence[Cell], folder: Path, engine: Engine, *, predictions: bool, keep_old: bool) -> None:
+def _as_row(record: Record) -> dict[str, Any]:
+    """Return a record as plain values: its cell, what was measured, and the error of a failed one."""
+    result = record.result
+    return {
+        "key": record.cell.key,
+        **record.cell.to_dict(),
+        "seconds": record.seconds,
+        "metrics": {} if result is None else result.metrics,
+        "groups": {} if result is None else result.groups,
+        "error": None if record.failure is None else record.failure.error,
+    }
+
+
+def _show_plan(
+    cells: Sequence[Cell], folder: Path, engine: Engine, *, predictions: bool, keep_old: bool, as_json: bool = False
+) -> None:
     """Print the cells, which of them are finished, and how long the others will take."""
     console = terminal()
     done: set[tuple[str, str]] = set()
@@ -232,16 +257,20 @@ def _show_plan(cells: Sequence[Cell], folder: Path, engine: Engine, *, predictio
         for record in read_records(folder):
             if record.result is not None and (record.predictions or not predictions):
                 done |= {(record.cell.key, record.cell.code), *([(record.cell.key, "")] if keep_old else [])}
-    table = Table("method", "network", "data", "scenario", "seed", "batch", "key", "estimate", box=None)
-    left, estimator = [], CostEstimator(engine.resources)
+    lines: list[dict[str, str]] = []
+    rows, left, estimator = [], [], CostEstimator(engine.resources)
     for cell in cells:
         finished = (cell.key, cell.code) in done or (cell.key, "") in done
         left += [] if finished else [estimator.seconds(cell)]
+        rows.append({"key": cell.key, **cell.to_dict(), "seconds": 0.0 if finished else left[-1], "done": finished})
         network = cell.network.rpartition("/")[2]
         shown = "done" if finished else in_words(left[-1])
         row = (cell.label, network, cell.data, cell.scenario, cell.seed, cell.batch_size, cell.key, shown)
-        table.add_row(*(escape(str(part)) for part in row))
-    console.print(table)
+        lines.append(dict(zip(PLAN_COLUMNS, map(str, row), strict=True)))
+    if as_json:
+        print_json(rows)
+        return
+    print_plan(console, lines)
     slots = engine.slots(CellTask(cells[0]))
     seconds = in_words(sum(left) / min(slots, max(len(left), 1)))
     console.print(f"{len(cells)} cells, {len(left)} to run: about {seconds} with {slots} at a time.", highlight=False)

@@ -2,24 +2,63 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import IO, Self
+from typing import IO, Annotated, Any, Self
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
+from rich.table import Table
 
 from midway.bench import Cell, Record, Watcher
 
 SECONDS_BETWEEN_LINES = 10.0
 
+PLAN_COLUMNS = ("method", "network", "data", "scenario", "seed", "batch", "key", "estimate")
+WIDE = 110
+"""Columns of a terminal from which on the cells of a plan have all columns."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
 
 def terminal(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
     """Return a console without emoji codes: rich would print ``pure:fog:`` with a picture of fog."""
     return Console(file=file, stderr=stderr, emoji=False)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON for scripts; NaN, which JSON does not have, becomes null."""
+    print(json.dumps(_plain(value), indent=2, default=str))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_plan(console: Console, lines: Sequence[Mapping[str, str]]) -> None:
+    """Print the cells of a plan; on a narrow terminal what all cells have in common is one line above the table."""
+    same = [name for name in PLAN_COLUMNS if len({line[name] for line in lines}) == 1] if console.width < WIDE else []
+    same = [name for name in same if name not in ("method", "estimate")]
+    if same:
+        facts = ", ".join(f"{name} {lines[0][name]}" for name in same)
+        console.print(f"all cells: {facts}", highlight=False, markup=False)
+    table = Table(box=None)
+    for name in PLAN_COLUMNS:
+        if name not in same:
+            table.add_column(name, overflow="fold")
+    for line in lines:
+        table.add_row(*(escape(value) for name, value in line.items() if name not in same))
+    console.print(table)
 
 
 class _Bar:

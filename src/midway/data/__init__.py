@@ -1,5 +1,6 @@
 """Data sets as ``ImageSet`` values, and the corruptions of their images."""
 
+from midway.data.class_lists import class_indices, class_lists
 from midway.data.corrupted import CorruptedImages, corrupt
 from midway.data.corruptions import Corruption, Draws, corruption, corruption_names
 from midway.data.datasets import Dataset, data_home, dataset, load, names
@@ -23,6 +24,8 @@ __all__ = [
     "ImageSet",
     "LazyImages",
     "Progress",
+    "class_indices",
+    "class_lists",
     "contact_sheet",
     "corrupt",
     "corruption",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from midway._registry import Registered, Registry
+from midway.data.class_lists import Classes, plain_classes
 from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.download import Archive, Fallback
 from midway.data.image_set import ImageSet
@@ -118,7 +119,7 @@ def load(
     severity: int = 5,
     seed: int = 0,
     size: int | None = None,
-    classes: Sequence[str] | None = None,
+    classes: Classes | None = None,
 ) -> ImageSet:
     """Load a data set by name; images in many or large files are read when they are indexed.
 
@@ -134,7 +135,10 @@ def load(
         severity: 1 to 5, with ``corruption``.
         seed: Seed of a corruption that is computed; the stored ones have their own.
         size: Side in pixels for images in files; see ``LazyImages``.
-        classes: For class folders, the class names in label order, if the folder has only some of them.
+        classes: For class folders, which logit each class is, if the folder has only some of the network's classes: the
+            names in the order of the logits, an index for each class folder in their order, ``{folder: index}``, a file
+            with one class per line, or one of ``class_lists()``. With a subset of ImageNet, such as ``"imagenet-r"``,
+            ``ImageSet.logits`` are those that the network is limited to, as in its published results.
 
     Example:
         >>> from midway import data
@@ -144,6 +148,7 @@ def load(
         (2, 32, 32, 3)
     """
     entry = REGISTRY[name]
+    classes = None if classes is None else plain_classes(classes)
     given = {"split": split, "domain": domain, "size": size, "classes": classes}
     for argument, default in _DEFAULTS.items():
         if given[argument] != default and argument not in entry.arguments:

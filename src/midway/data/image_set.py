@@ -36,15 +36,21 @@ def check_pixels(images: ImageArray, name: str) -> None:
         raise ValueError(f"{name}: images have shape {shape}, expected (N, H, W, 3) or (N, H, W, 1){hint}.")
 
 
+UNLABELLED = -1
+"""The label of images whose class is unknown."""
+
+
 @dataclass(frozen=True, repr=False)
 class ImageSet:
-    """Labelled images.
+    """Images, usually with labels.
 
     Attributes:
         images: uint8 (N, H, W, C) in memory, memory-mapped or lazy: ``images[indices]`` is a uint8 array.
-        labels: int64 (N,).
+        labels: int64 (N,); all -1 if the images are unlabelled.
         class_names: One name per class; a label is an index into it.
         name: Name of the set in tables, for example ``"cifar10-mini"``.
+        logits: The logits of the network that belong to the classes; None if label i is logit i.
+        complete: The names are all classes of the problem; False if they are the class folders that exist.
 
     Example:
         >>> import numpy as np
@@ -60,6 +66,8 @@ class ImageSet:
     labels: NDArray[np.int64]
     class_names: tuple[str, ...]
     name: str = "images"
+    logits: tuple[int, ...] | None = None
+    complete: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", np.asarray(self.labels, dtype=np.int64))
@@ -67,11 +75,20 @@ class ImageSet:
         check_pixels(self.images, self.name)
         if self.labels.shape != (len(self.images),):
             raise ValueError(f"{self.name}: {len(self.images)} images but labels of shape {self.labels.shape}.")
-        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names):
+        if (
+            self.labelled
+            and len(self.labels)
+            and not 0 <= self.labels.min() <= self.labels.max() < len(self.class_names)
+        ):
             raise ValueError(
                 f"{self.name}: labels are from {self.labels.min()} to {self.labels.max()}, "
                 f"but there are {len(self.class_names)} class names."
             )
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the classes of the images are known."""
+        return not (len(self.labels) and (self.labels == UNLABELLED).all())
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -79,7 +96,8 @@ class ImageSet:
     def __repr__(self) -> str:
         count, *sides = self.images.shape
         size = " x ".join(map(str, sides))
-        return f"ImageSet({self.name!r}, {count} images of {size}, {len(self.class_names)} classes)"
+        classes = f"{len(self.class_names)} classes" if self.labelled else "unlabelled"
+        return f"ImageSet({self.name!r}, {count} images of {size}, {classes})"
 
     def take(self, indices: ArrayLike | Sequence[int]) -> ImageSet:
         """Return the set of the images at these indices, in this order, in memory."""

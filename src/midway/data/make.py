@@ -119,6 +119,8 @@ def make_corrupted(
         ((6, 32, 32, 3), [0, 1, 1, 0, 1, 1])
     """
     data = load(source) if isinstance(source, str) else source
+    if not data.labelled:  # one folder for all
+        data = replace(data, labels=np.zeros(len(data), np.int64), class_names=("images",))
     if corruptions is None:
         corruptions = corruption_names("benchmark") + corruption_names("tuning")
     if jobs is not None and jobs < 1:

@@ -64,7 +64,7 @@ def contact_sheet(
     """
     severities = tuple(sorted(set(severities)))
     pictures = panels(data, image=image, severities=severities, seed=seed)
-    title = f"{data.name}, image {image}: {data.class_names[data.labels[image]]}"
+    title = f"{data.name}, image {image}: {data.class_names[data.labels[image]] if data.labelled else 'unlabelled'}"
     sheet = _block(pictures, title, severities[0]) if len(severities) == 1 else _grid(pictures, title, severities)
     file = io.BytesIO()
     sheet.figure.canvas.print_figure(file, format="png")

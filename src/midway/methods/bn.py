@@ -45,6 +45,7 @@ class BN(Method):
         predicts="-",
         passes="1 F",
         needs=("BatchNorm", "batch statistics"),
+        accepts_signals=True,
     )
     search_space = search_over(prior=Choice(0, 4, 16, 64, 256))
 

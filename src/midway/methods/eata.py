@@ -73,6 +73,7 @@ class EATA(Method):
         predicts="before",
         passes="1 F + 1 B of the selected",
         needs=("norm layers", "batch statistics", "Fisher images (ETA without)"),
+        accepts_signals=True,
     )
     search_space = search_over(
         margin=Uniform(0.2, 0.8),

@@ -57,6 +57,7 @@ class LAME(Method):
         predicts="-",
         passes="1 F",
         needs=("linear head",),
+        accepts_signals=True,
     )
     names_layers = ("head",)
     search_space = search_over(affinity=Choice("knn", "rbf", "linear"), neighbours=Integers(1, 20, log=True))

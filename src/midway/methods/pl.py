@@ -60,6 +60,7 @@ class PL(Method):
         predicts="before",
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
+        accepts_signals=True,
     )
     search_space = search_over(threshold=Uniform(0.5, 0.99), lr=LogUniform(1e-5, 1e-2), steps=Integers(1, 4))
 

@@ -77,6 +77,7 @@ class SAR(Method):
         predicts="before",
         passes="2 F + 2 B",
         needs=("norm layers", "batch statistics"),
+        accepts_signals=True,
     )
     names_layers = ("exclude",)
     search_space = search_over(

@@ -61,6 +61,7 @@ class SHOT(Method):
         predicts="before",
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
+        accepts_signals=True,
     )
     names_layers = ("head",)
     search_space = search_over(

@@ -30,6 +30,7 @@ class Source(Method):
         predicts="-",
         passes="1 F",
         uses_other_images=False,
+        accepts_signals=True,
     )
 
     def step(self, images: Tensor) -> Tensor:

@@ -55,6 +55,7 @@ class T3A(Method):
         predicts="after",
         passes="1 F",
         needs=("linear head",),
+        accepts_signals=True,
     )
     names_layers = ("head",)
     search_space = search_over(supports=Choice(1, 5, 20, 50, 100, -1))

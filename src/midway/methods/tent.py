@@ -54,6 +54,7 @@ class Tent(Method):
         predicts="before",
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
+        accepts_signals=True,
     )
     search_space = search_over(lr=LogUniform(1e-5, 1e-2), steps=Integers(1, 4))
 

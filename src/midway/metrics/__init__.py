@@ -8,10 +8,12 @@ from midway.metrics.classification import (
     mean_corruption_error,
     negative_log_likelihood,
 )
+from midway.metrics.label_free import SCORES, compute_scores, score
 from midway.metrics.registry import METRICS, Answers, Metric, compute, metric
 
 __all__ = [
     "METRICS",
+    "SCORES",
     "Answers",
     "Metric",
     "accuracy",
@@ -19,7 +21,9 @@ __all__ = [
     "average_accuracy",
     "calibration_error",
     "compute",
+    "compute_scores",
     "mean_corruption_error",
     "metric",
     "negative_log_likelihood",
+    "score",
 ]

@@ -19,11 +19,13 @@ class Answers:
 
     Attributes:
         logits: float32 (N, classes), in the order of the stream.
-        labels: int64 (N,).
+        labels: int64 (N,); all -1 if there are none.
         group: int64 (N,), the index of each image's group.
         batch_seconds: Seconds of adaptation and answer, batch by batch.
         cost: The fields of ``midway.cost.Cost`` for one batch; empty if the cost was not measured.
         batch_sizes: Number of images, batch by batch.
+        source: The logits of the unadapted network for the same images; None if they were not computed.
+        mirrored: The method's logits for the mirrored images; None if they were not computed.
     """
 
     logits: Tensor
@@ -32,6 +34,13 @@ class Answers:
     batch_seconds: tuple[float, ...] = ()
     cost: Mapping[str, float | None] = field(default_factory=dict)
     batch_sizes: tuple[int, ...] = ()
+    source: Tensor | None = None
+    mirrored: Tensor | None = None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the true labels are known."""
+        return not (len(self.labels) and bool((self.labels < 0).all()))
 
     @property
     def predictions(self) -> Tensor:
@@ -41,7 +50,14 @@ class Answers:
     def of_group(self, index: int) -> Answers:
         """Return the answers to the images of one group."""
         chosen = self.group == index
-        return replace(self, logits=self.logits[chosen], labels=self.labels[chosen], group=self.group[chosen])
+        return replace(
+            self,
+            logits=self.logits[chosen],
+            labels=self.labels[chosen],
+            group=self.group[chosen],
+            source=None if self.source is None else self.source[chosen],
+            mirrored=None if self.mirrored is None else self.mirrored[chosen],
+        )
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,7 @@ class Metric:
         digits: Decimal places in tables.
         by_group: It is also computed for each group of a stream.
         repeatable: Repeating a cell gives the same value; False for times and memory.
+        needs_labels: It is not computed for images without labels.
     """
 
     name: str
@@ -67,6 +84,7 @@ class Metric:
     digits: int = 1
     by_group: bool = False
     repeatable: bool = True
+    needs_labels: bool = True
 
 
 METRICS: Registry[Metric] = Registry("metric", group="metrics", package="midway.metrics")
@@ -81,6 +99,7 @@ def metric(
     digits: int = 1,
     by_group: bool = False,
     repeatable: bool = True,
+    needs_labels: bool = True,
 ) -> Callable[[Callable[[Answers], float | None]], Callable[[Answers], float | None]]:
     """Register a function from answers to a number as a metric under the function's name; see ``Metric``.
 
@@ -99,7 +118,7 @@ def metric(
 
     def register(function: Callable[[Answers], float | None]) -> Callable[[Answers], float | None]:
         name = function.__name__.lstrip("_")
-        METRICS.add(name, Metric(name, title, function, unit, better, digits, by_group, repeatable))
+        METRICS.add(name, Metric(name, title, function, unit, better, digits, by_group, repeatable, needs_labels))
         return function
 
     return register
@@ -115,5 +134,7 @@ def compute(answers: Answers, *, of_group: bool = False) -> dict[str, float]:
         50.0
     """
     chosen = [each for each in METRICS.values() if each.by_group or not of_group]
+    if not answers.labelled:
+        chosen = [each for each in chosen if not each.needs_labels]
     values = {each.name: each.compute(answers) for each in chosen}
     return {name: value for name, value in values.items() if value is not None}

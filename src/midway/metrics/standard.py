@@ -26,7 +26,7 @@ def calibration_error(answers: Answers) -> float:
     return classification.calibration_error(answers.logits, answers.labels)
 
 
-@metric("seconds per batch", better="lower", digits=2, repeatable=False)
+@metric("seconds per batch", better="lower", digits=2, repeatable=False, needs_labels=False)
 def seconds_per_batch(answers: Answers) -> float | None:
     """Mean seconds of a batch.
 
@@ -40,45 +40,45 @@ def seconds_per_batch(answers: Answers) -> float | None:
     return fmean(others if answers.cost and others and times[0] < 3 * fmean(others) else times)
 
 
-@metric("GFLOPs per image", better="lower", digits=2)
+@metric("GFLOPs per image", better="lower", digits=2, needs_labels=False)
 def gflops(answers: Answers) -> float | None:
     """Billions of floating-point operations an image, backward passes included."""
     total, images = answers.cost.get("flops_total"), answers.cost.get("images")
     return None if total is None or not images else total / images / 1e9
 
 
-@metric("GFLOPs per image, forward", better="lower", digits=2)
+@metric("GFLOPs per image, forward", better="lower", digits=2, needs_labels=False)
 def gflops_forward(answers: Answers) -> float | None:
     """Billions of floating-point operations an image in forward passes."""
     total, images = answers.cost.get("flops_forward"), answers.cost.get("images")
     return None if total is None or not images else total / images / 1e9
 
 
-@metric("forward passes", better="lower", digits=2)
+@metric("forward passes", better="lower", digits=2, needs_labels=False)
 def forward_passes(answers: Answers) -> float | None:
     """Images sent through a network for each image of the batch."""
     return answers.cost.get("forward_passes")
 
 
-@metric("backward passes", better="lower", digits=2)
+@metric("backward passes", better="lower", digits=2, needs_labels=False)
 def backward_passes(answers: Answers) -> float | None:
     """Images whose gradient comes back through a network for each image of the batch."""
     return answers.cost.get("backward_passes")
 
 
-@metric("parameters", digits=0)
+@metric("parameters", digits=0, needs_labels=False)
 def parameters(answers: Answers) -> float | None:
     """Number of weights in all networks of the method."""
     return answers.cost.get("parameters")
 
 
-@metric("trainable parameters", digits=0)
+@metric("trainable parameters", digits=0, needs_labels=False)
 def trainable_parameters(answers: Answers) -> float | None:
     """Number of weights that adapt by gradient descent."""
     return answers.cost.get("trainable_parameters")
 
 
-@metric("peak memory", unit="MB", better="lower", digits=0, repeatable=False)
+@metric("peak memory", unit="MB", better="lower", digits=0, repeatable=False, needs_labels=False)
 def peak_memory_mb(answers: Answers) -> float | None:
     """Peak memory of a batch beyond what was in use before it."""
     return answers.cost.get("peak_memory_mb")

@@ -2,7 +2,10 @@
 
 from midway.models.checkpoints import CheckpointError
 from midway.models.normalize import Normalize
+from midway.models.outputs import TwoLogits, logits_of
+from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
+from midway.models.select_logits import SelectLogits
 from midway.models.wide_resnet import WideResNet
 from midway.models.zoo import ARCHITECTURES, Card, cards, create, load
 
@@ -11,9 +14,13 @@ __all__ = [
     "Card",
     "CheckpointError",
     "CifarResNet",
+    "GroupNormResNet",
     "Normalize",
+    "SelectLogits",
+    "TwoLogits",
     "WideResNet",
     "cards",
     "create",
     "load",
+    "logits_of",
 ]

@@ -15,6 +15,17 @@ from torch import Tensor, nn
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "network", "ema_state_dict")
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "backbone.", "encoder.")
+HEADS = ("linear", "classifier", "head", "output", "logits")
+"""Names of the last layer in public checkpoints; in the networks of this package it is ``fc``."""
+
+SYNONYMS = (
+    (re.compile(rf"^({'|'.join(HEADS)})\.(?=(weight|bias)$)"), "fc."),
+    (re.compile(r"^(block\d+)\.(?=\d+\.)"), r"\1.layer."),  # WideResNets without a level between stage and block
+    (re.compile(r"\.shortcut\.(?=\d+\.)"), ".downsample."),
+    (re.compile(r"\.shortcut\.(0\.)?(?=weight$)"), ".convShortcut."),
+)
+"""Patterns in the keys of public checkpoints, and what the networks of this package have in their place."""
+
 MEANS, STDS = ("mean", "mu"), ("std", "sigma")  # last parts of the keys of normalisation constants
 _UNUSED = re.compile(r"(^|\.)((normalize|sub_block1)(\.|$)|(mean|std|mu|sigma)$)")  # keys that no forward pass uses
 
@@ -62,7 +73,8 @@ def fit_keys(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dic
 
     Removes the prefixes of wrappers (``module.`` of DataParallel, ``_orig_mod.`` of torch.compile, ``model.``, ...),
     the constants of normalisation layers and the unused ``sub_block1`` of some adversarially trained WideResNets, and
-    adds the BatchNorm counters that old files lack.
+    adds the BatchNorm counters that old files lack. Other names of the head, of stages and of shortcuts are replaced if
+    the model has a tensor of the new name.
     """
     if state.keys() == expected.keys():
         return dict(state)
@@ -75,8 +87,17 @@ def fit_keys(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dic
             break
         state = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
     state = {key: value for key, value in state.items() if key in expected or not _UNUSED.search(key)}
+    state = {_renamed(key, expected): value for key, value in state.items()}
     counters = {key: expected[key] for key in expected if key.endswith("num_batches_tracked") and key not in state}
     return state | {key: torch.zeros_like(value) for key, value in counters.items()}
+
+
+def _renamed(key: str, expected: Mapping[str, Tensor]) -> str:
+    """Return the name that a model has for a tensor of a checkpoint; the key itself if no synonym fits."""
+    candidates = [key]
+    for pattern, replacement in SYNONYMS:
+        candidates += [pattern.sub(replacement, each) for each in candidates]
+    return next((each for each in candidates if each in expected), key)
 
 
 def stored_constants(state: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:

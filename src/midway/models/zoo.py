@@ -12,7 +12,8 @@ from torch import nn
 
 from midway._files import file_digest, write_atomically
 from midway._suggest import unknown
-from midway.models.checkpoints import CheckpointError, load_weights, read_state_dict, stored_constants
+from midway.models.checkpoints import HEADS, CheckpointError, load_weights, read_state_dict, stored_constants
+from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
 
@@ -23,11 +24,13 @@ ARCHITECTURES: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "wrn16_2": (WideResNet, {"depth": 16, "width": 2}),
     "wrn28_10": (WideResNet, {"depth": 28, "width": 10}),
     "wrn40_2": (WideResNet, {"depth": 40, "width": 2}),
-    **{f"resnet{depth}": (CifarResNet, {"depth": depth}) for depth in (20, 32, 44, 56)},
+    **{f"resnet{depth}": (CifarResNet, {"depth": depth}) for depth in (20, 32, 44, 56, 110)},
+    "resnet26_gn": (GroupNormResNet, {"depth": 26}),
 }
 """Name -> network class and its arguments."""
 
 CIFAR100_CONSTANTS = {"mean": (0.5070, 0.4865, 0.4409), "std": (0.2673, 0.2564, 0.2762)}
+IMAGENET_CONSTANTS = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,14 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
     """Load a trained network, ready to use: images in [0, 1] in, logits out, in evaluation mode.
 
     Args:
-        name_or_path: A name that ``midway models`` lists, or a checkpoint file (``.safetensors``, ``.pth``, ...).
+        name_or_path: A name that ``midway models`` lists, a checkpoint file (``.safetensors``, ``.pth``, ...), or
+            ``"architecture@file"`` as in plans.
         architecture: The network of a file, for example ``"wrn28_10"``. Default: inferred from its tensors.
         **arguments: Constructor arguments for a file, such as ``mean`` and ``std``: normalisation is part of the
             model. Default: the constants in the file, if it has them; else none for WideResNets (as for
-            RobustBench's) and those of CIFAR-10 or, with 100 classes, of CIFAR-100 for CIFAR ResNets.
+            RobustBench's), 0.5 for GroupNorm ResNets, and for CIFAR ResNets those of CIFAR-10, with 100 classes those
+            of CIFAR-100, and those of ImageNet for files with shortcuts without weights and a head called ``linear``,
+            which are trained with them.
 
     Example:
         >>> import midway, torch
@@ -119,8 +125,16 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
         if architecture or arguments:
             raise TypeError(f"{name_or_path} is fixed by its card: leave out architecture and arguments.")
         return _load_card(known[str(name_or_path)])
-    path = Path(name_or_path)
+    if isinstance(name_or_path, str) and "@" in name_or_path and not Path(name_or_path).exists():
+        if architecture:
+            raise TypeError(f"{name_or_path} names an architecture: leave out architecture={architecture!r}.")
+        architecture, _, name_or_path = name_or_path.partition("@")
+        if architecture not in ARCHITECTURES:
+            raise ValueError(unknown("architecture", architecture, ARCHITECTURES))
+    path = Path(name_or_path).expanduser()
     if not path.exists():
+        if architecture:
+            raise FileNotFoundError(f"there is no checkpoint at {path}.")
         hint = " midway.models.create creates it with untrained weights." if str(name_or_path) in ARCHITECTURES else ""
         raise ValueError(
             unknown("model", str(name_or_path), known) + f" There is no such checkpoint file either.{hint}"
@@ -129,9 +143,7 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
     if architecture is None:
         architecture, guessed = _guess(state, path)
         arguments = guessed | arguments
-    if "mean" not in arguments and "std" not in arguments:
-        hundred = architecture.startswith("resnet") and arguments.get("classes") == 100
-        arguments |= stored_constants(state) or (CIFAR100_CONSTANTS if hundred else {})
+    arguments = _inferred(state, architecture) | arguments
     model = create(architecture, **arguments)
     load_weights(model, state, str(path))
     return model.eval()
@@ -149,24 +161,52 @@ def _load_card(card: Card) -> nn.Module:
     return model.eval()
 
 
+def _inferred(state: dict[str, Any], architecture: str) -> dict[str, Any]:
+    """Infer from the tensors of a file what its architecture leaves open: classes, shortcuts, normalisation."""
+    if architecture not in ARCHITECTURES:
+        return {}  # create reports it
+    network, preset = ARCHITECTURES[architecture]
+    valid = inspect.signature(network).parameters
+    name, head = _head(state)
+    inferred: dict[str, Any] = {"classes": head[0]} if head is not None and "classes" not in preset else {}
+    if network is CifarResNet:
+        weights = any(f".{part}." in key for key in state for part in ("downsample", "shortcut"))
+        inferred["shortcut"] = "projection" if weights else "padding"
+        if inferred.get("classes") == 100:
+            inferred |= CIFAR100_CONSTANTS
+        elif not weights and name == "linear":
+            inferred |= IMAGENET_CONSTANTS
+    inferred |= stored_constants(state)
+    return {argument: value for argument, value in inferred.items() if argument in valid}
+
+
+def _head(state: dict[str, Any]) -> tuple[str, tuple[int, ...] | None]:
+    """Return the name of the last layer and the shape of its weight; None if no tensor has a known name."""
+    for name in ("fc", *HEADS):
+        for key, value in state.items():
+            if f".{key}".endswith(f".{name}.weight") and value.ndim == 2:
+                return name, tuple(value.shape)
+    return "", None
+
+
 def _guess(state: dict[str, Any], path: Path) -> tuple[str, dict[str, Any]]:
     """Infer architecture, size and number of classes from the names and shapes of the tensors."""
-    shapes = {key: tuple(value.shape) for key, value in state.items()}
-
-    def find(ending: str) -> tuple[int, ...] | None:
-        return next((shape for key, shape in shapes.items() if (f".{key}").endswith(f".{ending}")), None)
 
     def count(stage: str) -> int:
-        """Number of blocks in a stage."""
-        keys = [key for key in shapes if f".{stage}." in f".{key}"]
-        return len({f".{key}".split(f".{stage}.")[1].split(".")[0] for key in keys})
+        """Number of blocks in a stage: how many numbers follow its name."""
+        after = [f".{key}".partition(f".{stage}.")[2].partition(".")[0] for key in state]
+        return len({number for number in after if number.isdecimal()})
 
-    head = find("fc.weight")
-    if head is not None and count("block1.layer"):
-        depth, width = 6 * count("block1.layer") + 4, head[1] // 64
-        return "wide_resnet", {"depth": depth, "width": width, "classes": head[0]}
-    if head is not None and head[1] == 64 and count("layer1") and f"resnet{6 * count('layer1') + 2}" in ARCHITECTURES:
-        return f"resnet{6 * count('layer1') + 2}", {"classes": head[0]}
+    _, head = _head(state)
+    blocks = max(count("block1.layer"), count("block1"))
+    if head is not None and blocks:
+        return "wide_resnet", {"depth": 6 * blocks + 4, "width": head[1] // 64, "classes": head[0]}
+    blocks = count("layer1")
+    if head is not None and head[1] == 64 and blocks:
+        normalised_by_group = not any(key.endswith("running_mean") for key in state)
+        name = f"resnet{6 * blocks + 2}{'_gn' if normalised_by_group else ''}"
+        if name in ARCHITECTURES:
+            return name, {}
     raise CheckpointError(
         f"{path}: the architecture cannot be inferred from its tensors; "
         f"give architecture=, one of {', '.join(ARCHITECTURES)}."

@@ -179,7 +179,7 @@ def _shared(cell: Cell) -> dict[str, object]:
         "precision": cell.precision,
         "device": cell.device,
         "threads": cell.threads,
-    }
+    } | ({} if cell.classes is None else {"classes": cell.classes})
 
 
 def _compare(records: list[Record], command: str | None, left_out: Mapping[str, str]) -> Comparison:

@@ -12,7 +12,7 @@ from midway.data.image_set import ImageArray
 from midway.streams.domains import domains_of
 from midway.streams.parsing import scenario_text
 from midway.streams.registry import REGISTRY, scenario
-from midway.streams.scenarios import Shift, labels_of, source_of
+from midway.streams.scenarios import Shift, folder_classes, labels_of, source_of
 from midway.streams.stream import Data, Stream
 
 
@@ -61,7 +61,15 @@ def _in_turn(
     domains = domains_of(kind, data, shifts, severity, seed)
     order, group = (np.tile(each, rounds or 1) for each in (domains.order, domains.group))
     text = scenario_text(kind, list(domains.sources), rounds, severity)
-    return Stream(domains.sources, domains.labels, order=order, group=group, batch_size=batch_size, name=text)
+    return Stream(
+        domains.sources,
+        domains.labels,
+        order=order,
+        group=group,
+        batch_size=batch_size,
+        name=text,
+        folder_classes=folder_classes(data),
+    )
 
 
 @scenario("gradual:fog+snow", all_severities=True)
@@ -110,7 +118,9 @@ def gradual(
     order = np.tile(np.arange(len(labels)), len(names))
     group = np.concatenate([number * severity + steps - 1 for number in range(len(names))])
     text = scenario_text("gradual", names, None, severity)
-    return Stream(sources, labels, order=order, group=group, batch_size=batch_size, name=text)
+    return Stream(
+        sources, labels, order=order, group=group, batch_size=batch_size, name=text, folder_classes=folder_classes(data)
+    )
 
 
 @scenario("dirichlet:fog@0.1", amount="positive")
@@ -137,7 +147,9 @@ def dirichlet(
     name, images = source_of(data, shift, severity, seed)
     order = distribute_classes(labels, concentration=concentration, seed=seed)
     text = scenario_text("dirichlet", [name], concentration, severity)
-    return Stream({name: images}, labels, order=order, batch_size=batch_size, name=text)
+    return Stream(
+        {name: images}, labels, order=order, batch_size=batch_size, name=text, folder_classes=folder_classes(data)
+    )
 
 
 def distribute_classes(labels: NDArray[np.int64], *, concentration: float, seed: int) -> NDArray[np.int64]:

@@ -36,7 +36,9 @@ def pure(data: Data, shift: Shift, *, severity: int = 5, batch_size: int = 200, 
     """
     name, images = source_of(data, shift, severity, seed)
     text = scenario_text("pure", [name], None, severity)
-    return Stream({name: images}, labels_of(data), batch_size=batch_size, name=text)
+    return Stream(
+        {name: images}, labels_of(data), batch_size=batch_size, name=text, folder_classes=folder_classes(data)
+    )
 
 
 @scenario("outlier:glass_blur/gaussian_noise@0.005", amount="share")
@@ -108,7 +110,14 @@ def _two_groups(
         raise ValueError(f"seed must be 0 or more, got {seed}.")
     group = assign_groups(len(labels), ratio=ratio, batch_size=batch_size, seed=seed)
     text = scenario_text(kind, [name_a, name_b], ratio, severity)
-    return Stream({name_a: images_a, name_b: images_b}, labels, group=group, batch_size=batch_size, name=text)
+    return Stream(
+        {name_a: images_a, name_b: images_b},
+        labels,
+        group=group,
+        batch_size=batch_size,
+        name=text,
+        folder_classes=folder_classes(data),
+    )
 
 
 def assign_groups(count: int, *, ratio: float, batch_size: int, seed: int) -> NDArray[np.int64]:
@@ -141,6 +150,17 @@ def labels_of(data: Data) -> NDArray[np.int64]:
         array([1, 0])
     """
     return data.labels if isinstance(data, ImageSet) else np.asarray(data[1], dtype=np.int64)
+
+
+def folder_classes(data: Data) -> int | None:
+    """Return the number of class folders of a data set that does not say which logits they are, else None.
+
+    Example:
+        >>> folder_classes((np.zeros((2, 8, 8, 3), np.uint8), [1, 0])) is None
+        True
+    """
+    incomplete = isinstance(data, ImageSet) and data.labelled and not data.complete
+    return len(data.class_names) if isinstance(data, ImageSet) and incomplete else None
 
 
 def source_of(data: Data, shift: Shift, severity: int, seed: int) -> tuple[str, ImageArray]:

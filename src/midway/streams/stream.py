@@ -49,6 +49,7 @@ class Stream:
         group: Index of the group at each position, in the order of ``sources``. Default: the first group.
         batch_size: Images per batch; the last batch may be smaller.
         name: Name of the stream in tables, usually the text of its scenario.
+        folder_classes: Number of class folders that the labels count, if it is not known which logits they are.
 
     Example:
         >>> import numpy as np
@@ -68,6 +69,7 @@ class Stream:
         group: Any = None,
         batch_size: int = 200,
         name: str = "stream",
+        folder_classes: int | None = None,
     ) -> None:
         self.sources = dict(sources)
         self.labels = np.asarray(labels, dtype=np.int64)
@@ -75,6 +77,7 @@ class Stream:
         self.group = np.asarray(np.zeros_like(self.order) if group is None else group, dtype=np.int64)
         self.batch_size = batch_size
         self.name = name
+        self.folder_classes = folder_classes
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if self.order.size == 0:
@@ -119,6 +122,7 @@ class Stream:
             group=self.group,
             batch_size=self.batch_size,
             name=self.name,
+            folder_classes=self.folder_classes,
         )
 
     def _positions(self) -> list[NDArray[np.int64]]:

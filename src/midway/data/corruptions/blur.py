@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from midway.data.corruptions.pixels import Bytes, smooth, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
@@ -26,6 +25,8 @@ tuning = partial(corruption, purpose="tuning", category="blur")
 )
 def defocus_blur(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
     """Average over a disk (a lens out of focus). Strength: radius in pixels, sigma that softens the disk's rim."""
+    from scipy import ndimage  # slow to import
+
     radius, softness = strength
     kernel = disk(radius, softness)
     return to_bytes(ndimage.correlate(to_unit(images), kernel[None, :, :, None], mode="mirror"))
@@ -37,6 +38,8 @@ def disk(radius: float, softness: float) -> NDArray[np.float64]:
     The published grid ends at radius 8, or at the radius if it is larger, and mirrors the disk there, so the softened
     weights of radius 8 and 10 sum to 1.01. Rows and columns of zeros around a smaller disk are removed.
     """
+    from scipy import ndimage  # slow to import
+
     half = 8 if radius <= 8 else int(radius)
     taps = 1 if radius <= 8 else 2
     line = np.arange(-half, half + 1)

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy import ndimage
 
 from midway.data.corruptions.pixels import Bytes, Floats, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
@@ -59,6 +58,8 @@ def elastic_transform(images: Bytes, strength: Strength, draws: Draws) -> Bytes:
 
     Strength: size of the field, its smoothing sigma, jitter of the points, all in sides; factor of the side.
     """
+    from scipy import ndimage  # slow to import
+
     size, sigma, jitter, stretch = strength
     side = min(images.shape[1:3]) * stretch
     corners = (draws.uniform((3, 2)).astype(np.float64) * 2 - 1) * (jitter * side)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -42,4 +41,6 @@ def grey(images: Floats) -> Floats:
 
 def smooth(images: Floats, sigma: float) -> Floats:
     """Smooth images (n, H, W, C) or (n, H, W) with a Gaussian cut at four sigma; edge pixels are repeated."""
+    from scipy import ndimage  # slow to import
+
     return np.asarray(ndimage.gaussian_filter(images, sigma, mode="nearest", truncate=4, axes=(1, 2)))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from midway.data.corruptions.pixels import Bytes, Floats
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 LIGHTEST_TAP = 1e-7  # a tap below this share cannot change an 8-bit value
 
@@ -64,6 +66,8 @@ def mean_zoom(images: Floats, factors: tuple[float, ...]) -> Floats:
 @lru_cache(maxsize=16)
 def _operator(height: int, width: int, factors: tuple[float, ...]) -> sparse.csr_array[np.float32, tuple[int, int]]:
     """Return the (H * W, H * W) matrix of the mean zoom."""
+    from scipy import sparse  # slow to import
+
     entries, sources = [], []
     for factor in factors:
         down, down_share = _axis(height, factor)

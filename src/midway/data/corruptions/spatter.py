@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from midway.data.corruptions.pixels import Bytes, Floats, grey, smooth, to_bytes, to_unit
 from midway.data.corruptions.randomness import Draws
@@ -77,6 +76,8 @@ def _drops(liquid: Bytes) -> Floats:
     These are the published 8-bit steps: edges, distance to them, mean of 3 x 3, equalised histogram, shading,
     mean of 3 x 3.
     """
+    from scipy import ndimage  # slow to import
+
     distance = np.minimum(edge_distance(edges(liquid)), FURTHEST)
     level = equalise((_mean_3x3(distance) + 1e-6).astype(np.uint8))
     shaded = np.clip(ndimage.correlate(level.astype(np.int32), SHADE[None], mode="mirror"), 0, 255)
@@ -90,6 +91,8 @@ def edge_distance(edge: NDArray[np.bool_]) -> NDArray[np.float64]:
     The distance is that of OpenCV's 5 x 5 mask, the shortest path of straight, diagonal and knight's steps, to the
     edge pixel with the smallest Euclidean distance.
     """
+    from scipy import ndimage  # slow to import
+
     distance = np.full(edge.shape, np.inf)
     with_edges = edge.any(axis=(1, 2))
     if with_edges.any():
@@ -108,6 +111,8 @@ def edge_distance(edge: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 def _mean_3x3(layers: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy import ndimage  # slow to import
+
     third = np.full(3, 1 / 3)
     for axis in (1, 2):
         layers = ndimage.correlate1d(layers, third, axis=axis, mode="mirror")
@@ -131,6 +136,8 @@ def equalise(layers: Bytes) -> Bytes:
 
 def edges(layers: Bytes) -> NDArray[np.bool_]:
     """Return the edges in layers (n, H, W) by Canny's method with Sobel gradients, as OpenCV does."""
+    from scipy import ndimage  # slow to import
+
     wide = np.pad(layers.astype(np.int32), ((0, 0), (1, 1), (1, 1)), mode="edge")
     across = wide[:, :, 2:] - wide[:, :, :-2]
     along = wide[:, 2:, :] - wide[:, :-2, :]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
 from midway._suggest import unknown
+from midway.data.class_lists import Classes, label_folders
 from midway.data.corruptions.registry import Category
 from midway.data.datasets import REMEDY, dataset
-from midway.data.image_set import ImageSet
+from midway.data.image_set import UNLABELLED, ImageSet
 from midway.data.lazy_images import LazyImages, image_files
 from midway.data.manifest import Manifest
 
@@ -42,28 +43,34 @@ def chosen(name: str, root: Path, argument: str, value: str | None, stored: Coll
 
 
 def load_classes(
-    root: Path, *, name: str, size: int | None = None, classes: Sequence[str] | None = None, plain: bool = False
+    root: Path, *, name: str, size: int | None = None, classes: Classes | None = None, plain: bool = False
 ) -> ImageSet:
-    """Load ``root/class/*.jpg``; labels are indices into ``classes``, by default the sorted class folders.
+    """Load ``root/class/*.jpg``; labels follow from ``classes``, by default from the order of the class folders.
 
-    ``plain`` accepts a folder of images without class folders, as a single class.
+    Folders are in the order of their names, those named by numbers in the order of the numbers. ``plain`` accepts a
+    folder of images without class folders, which are unlabelled.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"{root} is missing, expected a folder with one folder of images per class: {REMEDY}")
-    files = {folder: image_files(root / folder) for folder in subfolders(root)}
+    folders = subfolders(root)
+    if all(folder.isdecimal() for folder in folders):
+        folders.sort(key=int)  # by text, 10 would come before 2
+    files = {folder: image_files(root / folder) for folder in folders}
     if not any(files.values()):  # a plain folder of images
-        files = {root.resolve().name: image_files(root)}
-        if any(files.values()) and not plain:
+        images = image_files(root)
+        if images and not plain:
             raise ValueError(f"{root} has images but no class folders, so their classes are unknown: {REMEDY}")
+        if images and classes is not None:
+            raise ValueError(f"{root} has no class folders, so classes= does not apply: leave it out.")
+        if images:
+            return ImageSet(LazyImages(images, size), np.full(len(images), UNLABELLED), (), name)
     if not any(files.values()):
         raise FileNotFoundError(f"{root} has no images, expected CLASS/*.jpg or *.png: {REMEDY}")
-    names = tuple(classes) if classes is not None else tuple(files)
-    if unlisted := [folder for folder in files if folder not in names]:
-        raise ValueError(f"{root}: {unknown('class folder', unlisted[0], names[:20])} {REMEDY}")
-    number = {folder: label for label, folder in enumerate(names)}
-    labels = [np.full(len(paths), number[folder], np.int64) for folder, paths in files.items()]
-    images = LazyImages([path for paths in files.values() for path in paths], size)
-    return ImageSet(images, np.concatenate(labels), names, name)
+    numbered = label_folders(files, classes, where=str(root))
+    labels = [np.full(len(paths), numbered.labels[folder], np.int64) for folder, paths in files.items()]
+    lazy = LazyImages([path for paths in files.values() for path in paths], size)
+    complete = classes is not None
+    return ImageSet(lazy, np.concatenate(labels), numbered.names, name, numbered.logits, complete)
 
 
 @dataset("folder", remedy="give the folder that contains the class folders.", needs_root=True)
@@ -71,7 +78,7 @@ def load_classes(
     "imagenet",
     remedy="get the ILSVRC 2012 validation images from image-net.org and sort them into one folder per class.",
 )
-def load_split(root: Path, *, name: str, split: str, size: int | None, classes: Sequence[str] | None) -> ImageSet:
+def load_split(root: Path, *, name: str, split: str, size: int | None, classes: Classes | None) -> ImageSet:
     """Load a split of a folder of images.
 
     The test split is ``root/val``, ``root/validation`` or ``root/test``, the training split ``root/train``; a root
@@ -89,17 +96,15 @@ def load_split(root: Path, *, name: str, split: str, size: int | None, classes: 
     return load_classes(folder, name=name, size=size, classes=classes, plain=name == "folder")
 
 
-def _load_annotated(path: Path, *, name: str, size: int | None, classes: Sequence[str] | None) -> ImageSet:
+def _load_annotated(path: Path, *, name: str, size: int | None, classes: Classes | None) -> ImageSet:
     """Load Tiny-ImageNet's validation images, ``images/*.JPEG``, whose classes are in a list beside them."""
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     if not rows or any(len(row) < 2 for row in rows):
         raise ValueError(f"{path} is not a list of 'file, class' with tabs between: get the data set again.")
-    names = tuple(classes) if classes is not None else tuple(sorted({row[1] for row in rows}))
-    if unlisted := [row[1] for row in rows if row[1] not in names]:
-        raise ValueError(f"{path}: {unknown('class', unlisted[0], names[:20])}")
-    number = {class_name: label for label, class_name in enumerate(names)}
+    numbered = label_folders(sorted({row[1] for row in rows}), classes, where=str(path))
     images = LazyImages([path.parent / "images" / row[0] for row in rows], size)
-    return ImageSet(images, np.array([number[row[1]] for row in rows], np.int64), names, name)
+    labels = np.array([numbered.labels[row[1]] for row in rows], np.int64)
+    return ImageSet(images, labels, numbered.names, name, numbered.logits, classes is not None)
 
 
 @dataset(
@@ -111,7 +116,7 @@ def _load_annotated(path: Path, *, name: str, size: int | None, classes: Sequenc
     "or make it with `midway data make tiny-imagenet-c --from FOLDER`.",
 )
 def load_corruption(
-    root: Path, *, name: str, corruption: str | None, severity: int, size: int | None, classes: Sequence[str] | None
+    root: Path, *, name: str, corruption: str | None, severity: int, size: int | None, classes: Classes | None
 ) -> ImageSet:
     """Load ``root/corruption/severity/class/*.JPEG``, the layout of ImageNet-C and Tiny-ImageNet-C.
 

@@ -57,6 +57,9 @@ def write_report(run: StoredRun, path: Path | str, *, against: StoredRun | None 
         ...     "<b>BN</b> has the highest mean accuracy" in page.read_text()
         True
     """
+    results = [record.result for record in run.records if record.result is not None]
+    if results and not any("accuracy" in result.metrics for result in results):
+        raise ValueError(f"{run.name} has no accuracies, its images have no labels: midway compare --report writes it.")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, render(run, against=against).encode())

@@ -1,0 +1,205 @@
+"""Whatever gives images as a stream: loaders, arrays, folders, data sets, generators; with labels or without."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from midway.bench.resources import arranged
+from midway.data import ImageSet, load, names
+from midway.data.class_lists import Classes
+from midway.data.image_set import UNLABELLED
+from midway.data.torch_datasets import as_array
+from midway.streams import Batch, Stream, pure
+
+IMAGE_KEYS = ("image", "images", "img", "pixel_values", "inputs", "x")
+LABEL_KEYS = ("label", "labels", "fine_label", "target", "targets", "y")
+LARGE_SIDE, LARGE_BATCH, SMALL_BATCH = 128, 64, 200  # the batches that methods were published with
+
+EXPECTED = (
+    "give batches of images with or without labels, as a torch DataLoader does, a folder, arrays, a data set or a "
+    "midway stream"
+)
+
+
+class Batches:
+    """Batches of any source as those of a stream with one group; the labels of unlabelled images are -1.
+
+    Args:
+        source: Yields batches (a tensor or array of images; a tuple or list of images, labels and further fields; a
+            dictionary with ``image`` or ``pixel_values`` and ``label`` or ``labels``) or single images in these forms.
+        batch_size: Images per batch, for sources of single images.
+        name: What messages and tables call the source.
+    """
+
+    groups = ("images",)
+    folder_classes: int | None = None
+
+    def __init__(self, source: Iterable[Any], *, batch_size: int | None = None, name: str = "stream") -> None:
+        self.source, self.batch_size, self.name = source, batch_size, name
+
+    def __iter__(self) -> Iterator[Batch]:
+        items: Iterator[tuple[Any, Any]] = map(_fields, iter(self.source))
+        first = next(items, None)
+        if first is None:
+            return
+        items = itertools.chain([first], items)
+        if _is_single(*first):
+            items = _in_batches(items, self.batch_size)
+        labelled: bool | None = None
+        for images, labels in items:
+            batch = _batch(images, labels)
+            has_labels = bool((batch.labels != UNLABELLED).any())
+            if labelled is not None and has_labels != labelled:
+                raise ValueError(f"{self.name} has batches with labels and batches without: give one kind.")
+            labelled = has_labels
+            yield batch
+
+
+class FirstImages:
+    """The first images of a stream, for sources that are long or endless."""
+
+    def __init__(self, stream: Stream | Batches, images: int) -> None:
+        if images < 1:
+            raise ValueError(f"images must be at least 1, got {images}.")
+        self.stream, self.images = stream, images
+        self.name, self.groups, self.folder_classes = stream.name, stream.groups, stream.folder_classes
+
+    def __iter__(self) -> Iterator[Batch]:
+        left = self.images
+        for batch in self.stream:
+            yield batch if len(batch) <= left else Batch(batch.images[:left], batch.labels[:left], batch.group[:left])
+            left -= len(batch)
+            if left <= 0:  # before the next batch is asked for: an endless source may wait for it
+                return
+
+
+def as_stream(
+    data: Any,
+    *,
+    batch_size: int | None = None,
+    images: int | None = None,
+    classes: Classes | None = None,
+    seed: int = 0,
+) -> tuple[Stream | Batches | FirstImages, tuple[int, ...] | None]:
+    """Return any data as batches, see ``midway.compare``, and the logits that a network is limited to, None for all.
+
+    Images that are sorted by class are shuffled by the seed.
+    """
+    logits = None
+    if isinstance(data, str | Path):
+        named = isinstance(data, str) and data in names() and not Path(data).is_dir()
+        data = load(str(data), classes=classes) if named else load("folder", data, classes=classes)
+    elif classes is not None:
+        raise ValueError("classes= applies to folders of images: leave it out, or number the labels by the logits.")
+    if isinstance(data, ImageSet):
+        logits = data.logits
+        side = min(data.images.shape[1:3])
+        size = batch_size or (LARGE_BATCH if side >= LARGE_SIDE else SMALL_BATCH)
+        data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=size)
+    stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
+    return stream if images is None else FirstImages(stream, images), logits
+
+
+def _as_batches(data: Any, batch_size: int | None) -> Batches:
+    if isinstance(data, Tensor | np.ndarray):
+        return _of_arrays(data, None, batch_size)
+    if isinstance(data, tuple) and len(data) == 2 and _is_array(data[0]) and data[0].ndim > 2 and _is_labels(data[1]):
+        return _of_arrays(data[0], data[1], batch_size)
+    if isinstance(data, torch.nn.Module) or not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
+        raise TypeError(f"{type(data).__name__} is not a source of images: {EXPECTED}.")
+    return Batches(data, batch_size=batch_size)
+
+
+def _of_arrays(images: Any, labels: Any, batch_size: int | None) -> Batches:
+    """Return arrays of all images and all labels in batches."""
+    count = len(images)
+    known = None if labels is None else torch.as_tensor(np.asarray(labels))
+    if known is not None and len(known) != count:
+        raise ValueError(f"there are {count} images but {len(known)} labels.")
+    size = batch_size or (
+        LARGE_BATCH if images.ndim == 4 and sorted(images.shape[1:])[1] >= LARGE_SIDE else SMALL_BATCH
+    )
+    cuts = [slice(start, start + size) for start in range(0, count, size)]
+    return Batches([(images[cut],) if known is None else (images[cut], known[cut]) for cut in cuts])
+
+
+def _fields(item: Any) -> tuple[Any, Any]:
+    """Return images and labels, or None for labels, of what a source yields."""
+    if isinstance(item, Batch):
+        return item.images, item.labels
+    if isinstance(item, Mapping):
+        images = next((item[key] for key in IMAGE_KEYS if key in item), None)
+        if images is None:
+            raise TypeError(f"a batch has the keys {', '.join(map(str, item))}, none of which is {IMAGE_KEYS[0]}.")
+        return images, next((item[key] for key in LABEL_KEYS if key in item), None)
+    if isinstance(item, tuple | list) and len(item) and (_is_array(item[0]) or isinstance(item[0], Image.Image | list)):
+        others = [each for each in item[1:] if _is_array(each) or _is_labels(each) or isinstance(each, int)]
+        return item[0], others[0] if others else None
+    if _is_array(item) or isinstance(item, Image.Image):
+        return item, None
+    raise TypeError(f"the stream must give batches of images, got {type(item).__name__}: {EXPECTED}.")
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor | np.ndarray)
+
+
+def _is_labels(value: Any) -> bool:
+    """Return whether a value is a list of integers or an array of one dimension."""
+    if _is_array(value):
+        return bool(value.ndim == 1)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, int | np.integer) for each in value)
+
+
+def _is_single(images: Any, labels: Any) -> bool:
+    """Return whether an item is one image: a picture, or an array of three dimensions without a list of labels."""
+    if isinstance(images, Image.Image):
+        return True
+    return _is_array(images) and images.ndim in (2, 3) and (labels is None or np.ndim(labels) == 0)
+
+
+def _in_batches(items: Iterator[tuple[Any, Any]], size: int | None) -> Iterator[tuple[Tensor, Any]]:
+    """Collect single images, which are converted as by ``midway.data.from_dataset``."""
+    pixels: list[Any] = []
+    labels: list[Any] = []
+
+    def collected() -> tuple[Tensor, Any]:
+        unlabelled = any(label is None for label in labels)
+        return torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2), None if unlabelled else list(map(int, labels))
+
+    for image, label in items:
+        pixels.append(as_array(image))
+        labels.append(label)
+        if pixels[-1].shape != pixels[0].shape:
+            shapes = f"{pixels[0].shape[:2]} and {pixels[-1].shape[:2]}"
+            raise ValueError(f"single images have sizes {shapes}: resize them, as midway.data.from_dataset does.")
+        if len(pixels) == (size or (LARGE_BATCH if min(pixels[0].shape[:2]) >= LARGE_SIDE else SMALL_BATCH)):
+            yield collected()
+            pixels, labels = [], []
+    if pixels:
+        yield collected()
+
+
+def _batch(images: Any, labels: Any) -> Batch:
+    """Convert images to float tensors in [0, 1], channels first, and labels to integers; check that they match."""
+    if isinstance(images, list) and images and all(isinstance(each, Image.Image) for each in images):
+        images = torch.from_numpy(np.stack([as_array(each) for each in images])).permute(0, 3, 1, 2)
+    images = torch.as_tensor(images)
+    if images.ndim == 4 and images.shape[3] in (1, 3) and images.shape[1] not in (1, 3):
+        images = images.movedim(-1, 1)
+    if images.dtype == torch.uint8:
+        images = images.float() / 255
+    known = torch.full((len(images),), UNLABELLED) if labels is None else torch.as_tensor(labels)
+    if known.shape != images.shape[:1]:
+        raise ValueError(f"a batch has {len(images)} images but labels of shape {tuple(known.shape)}.")
+    if known.is_floating_point() and not known.equal(known.round()):
+        raise ValueError("labels must be integers, 0 for the first class.")
+    return Batch(images, known.cpu().long(), torch.zeros(len(images), dtype=torch.int64))

@@ -1,0 +1,72 @@
+"""`midway compare`: methods on a network and images of your own, with labels or without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from torch import nn
+
+from midway.bench.entries import READERS, import_plugins
+from midway.bench.resources import absolute, load_network, weights_of
+from midway.cli.run import Import, split_commas
+from midway.cli.terminal import Json, print_json, terminal
+from midway.comparison import compare as compare_methods
+from midway.comparison.run import DEFAULT_METHODS
+from midway.models import ARCHITECTURES
+
+
+def compare(
+    network: Annotated[
+        str,
+        typer.Argument(help="A name, a checkpoint, architecture@checkpoint, or file.py:function for your own network."),
+    ],
+    data: Annotated[str, typer.Argument(help="A folder with or without class folders, or the name of a data set.")],
+    methods: Annotated[str, typer.Option(help='Such as "tent,tea(steps=4),mita".')] = DEFAULT_METHODS,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Which logit each class folder is: names, indices or name=index separated by commas, a file, or a "
+            "list such as imagenet-r."
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images per batch (default: 200, large ones 64).")
+    ] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="Use at most this many images (default: all).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the methods and of the order.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; run it again to resume.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the table to a .html, .md or .csv file.")] = None,
+    as_json: Json = False,
+    import_: Import = None,
+) -> None:
+    """Compare methods on images of your own: accuracies for class folders, label-free scores for other folders."""
+    import_plugins(split_commas(import_) or [])
+    if not Path(data).expanduser().exists() and ("/" in data or data.startswith("~")):
+        raise FileNotFoundError(f"there is no folder {data}.")
+    known = None if classes is None else READERS["classes"]("classes", classes)
+    result = compare_methods(
+        _network(network),
+        data,
+        methods,
+        batch_size=batch_size,
+        images=images,
+        classes=known,
+        seed=seed,
+        out=out,
+    )
+    if as_json:
+        print_json({"labelled": result.labelled, "methods": result.rows()})
+    else:
+        print(result)
+    if report is not None:
+        terminal(stderr=True).print(f"Report: {result.report(report)}", highlight=False, soft_wrap=True)
+
+
+def _network(name: str) -> nn.Module:
+    """Load a network with trained weights by its name in plans."""
+    if name in ARCHITECTURES:
+        raise ValueError(f"{name} is an architecture without weights: write {name}@FILE with a checkpoint.")
+    weights_of(name)  # names the nearest match of an unknown name
+    return load_network(absolute(name), 0)

@@ -1,0 +1,271 @@
+"""``midway.compare``: several methods on the same images, measured with labels or scored without."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, SequentialSampler
+
+from midway.adaptation.adapt import adapt
+from midway.adaptation.base import Method
+from midway.adaptation.copies import without_parallel
+from midway.adaptation.parameters import first_weight
+from midway.adaptation.registry import find
+from midway.bench import Cell, Failure, Record, Store, load_predictions
+from midway.bench.batches import Batches, FirstImages, as_stream
+from midway.bench.code import MEASURING, code_digest, modules_of_method
+from midway.bench.engines.base import make_record
+from midway.bench.entries import Entry, parse_entries
+from midway.bench.measure import AnyStream, answer, measure
+from midway.bench.resources import weights_digest
+from midway.comparison.result import CompareResult, title
+from midway.data.class_lists import Classes, plain_classes
+from midway.metrics import Answers, compute_scores
+from midway.models import SelectLogits
+from midway.streams import Batch, Scenario, Stream
+
+DEFAULT_METHODS = "source,bn,tent,eata,sar,t3a,lame"
+"""Methods of at most two forward and two backward passes that need nothing but the images."""
+
+SOURCE = "source"
+logger = logging.getLogger("midway")
+
+
+def compare(
+    model: nn.Module,
+    data: Any,
+    methods: str | Sequence[str] = DEFAULT_METHODS,
+    *,
+    batch_size: int | None = None,
+    images: int | None = None,
+    classes: Classes | None = None,
+    seed: int = 0,
+    scores: bool | None = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+) -> CompareResult:
+    """Show the same images to several methods, each from the source, and measure their answers.
+
+    With labels the result has accuracies. Without, it has label-free scores (``midway.metrics.SCORES``): the share of
+    answers that differ from the source's, the mean entropy, how many classes are predicted, and how many answers stay
+    the same if the images are mirrored. A method that the network does not support is listed with the reason.
+
+    Args:
+        model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
+        data: A torch DataLoader or any iterable of batches (pairs, tuples with more fields, dictionaries, images
+            alone); arrays, ``images`` or ``(images, labels)``; a folder with or without class folders; the name of a
+            data set; an ``ImageSet``; a torch or Hugging Face data set of single images; or a stream. Batches that
+            cannot be read again in the same order, those of generators and shuffled loaders, are kept in memory.
+        methods: Methods as on the command line, such as ``"tent,tea(steps=4)"``, or a list of them. The source is
+            always among them.
+        batch_size: Images per batch, where the data do not determine it. None: 200, or 64 for sides of 128 pixels.
+        images: Use at most this many images; needed for endless sources.
+        classes: Which logit each class folder is, for a folder; see ``midway.data.load``.
+        seed: Seed of the methods, and of the order of images that are sorted by class.
+        scores: Compute all label-free scores, at the cost of answering every batch twice. None: if there are no labels.
+        out: A folder for the results: methods that are already in it, for the same network and images, are not run
+            again. With labels ``midway report`` reads it.
+        progress: Show a bar on a terminal. Each finished method is logged under the name ``midway``.
+
+    Example:
+        >>> import midway
+        >>> model = midway.models.load("wrn16_2.cifar10")
+        >>> images = midway.data.load("cifar10-mini", corruption="gaussian_noise").first(200).images
+        >>> result = midway.compare(model, images, "bn,tent", progress=False)
+        >>> [row["method"] for row in result.rows()], result.labelled
+        (['source', 'bn', 'tent'], False)
+        >>> result["source"].metrics["changed"], result["bn"].metrics["changed"] > 20
+        (0.0, True)
+    """
+    if isinstance(model, Method):
+        raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
+    entries = _entries(methods)
+    source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, seed=seed)
+    network = without_parallel(model) if logits is None else SelectLogits(without_parallel(model), logits)
+    stream: AnyStream = source_stream if _reusable(source_stream) else _Replayed(source_stream)
+    first = next(iter(stream), None)
+    if first is None:
+        raise ValueError(f"{stream.name} has no batches: there are no images to compare methods on.")
+    labelled = bool((first.labels >= 0).any())
+    mirrored = first.images.ndim == 4 and (not labelled if scores is None else scores)
+    cells = _cells(entries, network, data, stream, first, seed=seed, images=images, classes=classes, mirrored=mirrored)
+    records: list[Record] = []
+    source: Tensor | None = None
+    with ExitStack() as stack:
+        store = None if out is None else stack.enter_context(Store(Path(out)))
+        show = stack.enter_context(_progress(stream, len(cells), shown=progress))
+        for cell in cells:
+            record = None if store is None else store.find(cell)
+            if record is None or record.result is None:
+                record = _run(network, cell, stream, source, mirrored=mirrored, show=show)
+                logger.info("%s: %s", cell.label, _summary(record))
+                if cell.method == SOURCE and record.answers:
+                    source = torch.from_numpy(record.answers["logits"])
+                if store is not None:
+                    store.add(record, command=f"midway.compare(..., {cell.label!r})")
+            elif store is not None and cell.method == SOURCE:
+                source = torch.from_numpy(load_predictions(store.folder, record)["logits"])
+            records.append(replace(record, answers={}))
+    return CompareResult(tuple(records), labelled)
+
+
+def _entries(methods: str | Sequence[str]) -> list[Entry]:
+    """Parse the methods; the plain source comes first."""
+    texts = [methods] if isinstance(methods, str) else list(methods)
+    entries = [entry for text in texts for entry in parse_entries(text)]
+    labels = [entry.label for entry in entries]
+    if repeated := [label for label in labels if labels.count(label) > 1]:
+        raise ValueError(f"two methods are called '{repeated[0]}': give each a label of its own, (label='...').")
+    return [Entry.make(SOURCE, {}), *(entry for entry in entries if entry.label != SOURCE)]
+
+
+def _cells(
+    entries: Sequence[Entry],
+    network: nn.Module,
+    data: Any,
+    stream: AnyStream,
+    first: Batch,
+    *,
+    seed: int,
+    images: int | None,
+    classes: Classes | None,
+    mirrored: bool,
+) -> list[Cell]:
+    """Return the methods as cells, whose keys identify the network and whose code identifies method and images."""
+    weight = first_weight(network, torch.empty(0))
+    folder = isinstance(data, str | Path) and Path(data).is_dir()
+    try:
+        scenario = Scenario.parse(stream.name)
+    except ValueError:
+        scenario = Scenario.parse("pure:clean")
+    weights = weights_digest(network)
+    digest = hashlib.sha256(f"{tuple(first.images.shape)} {mirrored}".encode())
+    digest.update(first.images.detach().cpu().float().contiguous().numpy().tobytes())
+    digest.update(first.labels.numpy().tobytes())
+    return [
+        Cell(
+            method=entry.name,
+            label=entry.label,
+            settings=entry.complete_settings(seed),
+            network=type(network).__name__,
+            weights=weights,
+            data="folder" if folder else data if isinstance(data, str) else getattr(data, "name", type(data).__name__),
+            root=str(Path(data).resolve()) if folder else None,
+            images=images,
+            size=None,
+            scenario=scenario,
+            seed=seed,
+            batch_size=len(first),
+            precision=str(weight.dtype).removeprefix("torch."),
+            device=str(weight.device),
+            threads=torch.get_num_threads(),
+            module=find(entry.name).__module__,
+            code=code_digest(modules_of_method(entry.name, entry.settings) | {*MEASURING}) + digest.hexdigest()[:16],
+            classes=None if classes is None else plain_classes(classes),
+        )
+        for entry in entries
+    ]
+
+
+def _run(
+    network: nn.Module,
+    cell: Cell,
+    stream: AnyStream,
+    source: Tensor | None,
+    *,
+    mirrored: bool,
+    show: Callable[[str, float], None],
+) -> Record:
+    """Run one method; an error of the method becomes a failed record, but the source must work."""
+    started = time.perf_counter()
+    result, failure, kept = None, None, {}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if cell.method == SOURCE else "default")
+            method = adapt(network, cell.method, **cell.settings)
+            answers = answer(method, stream, on_batch=lambda value: show(cell.label, value), mirrored=mirrored)
+        if cell.method == SOURCE:
+            kept = {"logits": answers.logits, "labels": answers.labels, "group": answers.group}
+            source = answers.logits
+        result = measure(method, stream, answers)
+        result = replace(result, metrics=result.metrics | compute_scores(_beside(answers, source)))
+    except Exception as error:
+        if cell.method == SOURCE:
+            raise
+        failure = Failure(f"{type(error).__name__}: {error}".strip().splitlines()[0], traceback.format_exc())
+    arrays = {name: tensor.numpy() for name, tensor in kept.items()}
+    return make_record(cell, result, failure, time.perf_counter() - started, arrays)
+
+
+def _beside(answers: Answers, source: Tensor | None) -> Answers:
+    """Return answers with those of the source, which must be as many: a source that gives other images is an error."""
+    if source is not None and len(source) != len(answers.logits):
+        raise ValueError(f"the data gave {len(answers.logits)} images, and {len(source)} to the source.")
+    return replace(answers, source=source)
+
+
+class _Replayed:
+    """A stream that can be read once: its batches are kept for the next method."""
+
+    def __init__(self, stream: AnyStream) -> None:
+        self.name, self.groups, self.folder_classes = stream.name, stream.groups, stream.folder_classes
+        self.rest, self.batches = iter(stream), list[Batch]()
+
+    def __iter__(self) -> Iterator[Batch]:
+        index = 0
+        while index < len(self.batches) or self._read():
+            yield self.batches[index]
+            index += 1
+
+    def _read(self) -> bool:
+        batch = next(self.rest, None)
+        self.batches += [] if batch is None else [batch]
+        return batch is not None
+
+
+def _reusable(stream: AnyStream) -> bool:
+    """Return whether every method can read the same batches in the same order from the source itself."""
+    if isinstance(stream, FirstImages):
+        return _reusable(stream.stream)
+    source = stream.source if isinstance(stream, Batches) else None
+    if isinstance(source, DataLoader):
+        return isinstance(source.sampler, SequentialSampler)
+    return isinstance(stream, Stream) or (hasattr(source, "__len__") and hasattr(source, "__getitem__"))
+
+
+@contextmanager
+def _progress(stream: AnyStream, methods: int, *, shown: bool) -> Iterator[Callable[[str, float], None]]:
+    """Yield a function that is told the method and the accuracy so far after every batch; a bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    length = len(stream) if isinstance(stream, Stream) else None
+    with Progress(console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
+        task = bar.add_task("comparing", total=None if length is None else length * methods)
+
+        def show(label: str, accuracy: float) -> None:
+            so_far = "" if math.isnan(accuracy) else f", {accuracy:.1f} % so far"
+            bar.update(task, advance=1, description=f"{label}{so_far}")
+
+        yield show
+
+
+def _summary(record: Record) -> str:
+    if record.result is None:
+        return f"failed, {record.failure.error if record.failure else 'unknown'}"
+    names = ("accuracy", "changed", "mirror_agreement")
+    known = {name: record.result.metrics[name] for name in names if name in record.result.metrics}
+    return ", ".join(f"{title(name)} {value:.1f}" for name, value in known.items()) + f" ({record.seconds:.1f} s)"

@@ -1,0 +1,89 @@
+"""Scores of answers without labels: how far a method departs from the source, how certain and how consistent it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from midway._registry import Registry
+from midway.functional import entropy
+from midway.metrics.registry import Answers, Better, Metric
+
+SCORES: Registry[Metric] = Registry("score", group="scores", package="midway.metrics")
+"""Every label-free score by name, in the order of registration."""
+
+ScoreFunction = Callable[[Answers], float | None]
+
+
+def score(
+    title: str, *, unit: str = "", better: Better = None, digits: int = 1
+) -> Callable[[ScoreFunction], ScoreFunction]:
+    """Register a function from answers to a number as a label-free score under the function's name; see ``Metric``.
+
+    The function must not use ``answers.labels``, and returns None where it does not apply. ``midway.compare`` computes
+    every score for data without labels.
+
+    Example:
+        >>> import torch
+        >>> from midway.metrics import SCORES, Answers, score
+        >>> @score("confidence", unit="%", better="higher")
+        ... def mean_confidence(answers):
+        ...     return 100 * answers.logits.softmax(dim=1).amax(dim=1).mean().item()
+        >>> SCORES["mean_confidence"].compute(Answers(torch.zeros(3, 2), torch.full((3,), -1), torch.zeros(3)))
+        50.0
+        >>> SCORES.remove("mean_confidence")
+    """
+
+    def register(function: ScoreFunction) -> ScoreFunction:
+        name = function.__name__.lstrip("_")
+        SCORES.add(name, Metric(name, title, function, unit, better, digits))
+        return function
+
+    return register
+
+
+def compute_scores(answers: Answers) -> dict[str, float]:
+    """Compute every label-free score that applies.
+
+    Example:
+        >>> import midway, torch
+        >>> logits = torch.tensor([[9.0, 0.0], [0.0, 9.0]])
+        >>> answers = midway.metrics.Answers(logits, torch.full((2,), -1), torch.zeros(2), source=logits.flip(0))
+        >>> midway.metrics.compute_scores(answers)["changed"]
+        100.0
+    """
+    values = {each.name: each.compute(answers) for each in SCORES.values()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@score("changed", unit="%")
+def changed(answers: Answers) -> float | None:
+    """Percentage of answers that differ from those of the source; neither high nor low is better in itself."""
+    if answers.source is None:
+        return None
+    return 100 * (answers.predictions != answers.source.argmax(dim=1)).double().mean().item()
+
+
+@score("mean entropy", better="lower", digits=3)
+def mean_entropy(answers: Answers) -> float:
+    """Mean entropy of the predicted distributions in nats; a network that has collapsed to one class has a low one."""
+    return entropy(answers.logits.double()).mean().item()
+
+
+@score("classes used", digits=1)
+def classes_used(answers: Answers) -> float:
+    """Number of classes that would be equally frequent in answers as diverse as these: e to the entropy of the shares.
+
+    A number near 1 is a collapse: nearly all images get one answer.
+    """
+    shares = torch.bincount(answers.predictions, minlength=answers.logits.shape[1]).double() / len(answers.predictions)
+    return entropy(shares.log().unsqueeze(0)).exp().item()
+
+
+@score("mirror agreement", unit="%", better="higher")
+def mirror_agreement(answers: Answers) -> float | None:
+    """Percentage of answers that stay the same if all images are mirrored."""
+    if answers.mirrored is None:
+        return None
+    return 100 * (answers.predictions == answers.mirrored.argmax(dim=1)).double().mean().item()

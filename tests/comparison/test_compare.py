@@ -1,0 +1,191 @@
+"""midway.compare: the same images for every method, with labels and without, stored and resumed."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import midway
+from midway.bench import read_records
+from midway.metrics import SCORES, Answers, compute_scores, score
+from midway.testing import tiny_network
+
+IMAGES = torch.rand(24, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(24) % 4
+
+
+def quiet(*arguments: Any, **options: Any) -> midway.CompareResult:
+    return midway.compare(*arguments, progress=False, **options)
+
+
+def test_with_labels_the_numbers_are_those_of_evaluate() -> None:
+    result = quiet(tiny_network(), (IMAGES, LABELS), "tent,bn", batch_size=8)
+    assert [row["method"] for row in result.rows()] == ["source", "tent", "bn"]
+    batches = [(IMAGES[start : start + 8], LABELS[start : start + 8]) for start in (0, 8, 16)]
+    for name in ("source", "tent", "bn"):
+        alone = midway.evaluate(midway.adapt(tiny_network(), name), batches)
+        assert result[name].accuracy == alone.accuracy
+        assert result[name].metrics["nll"] == alone.metrics["nll"]
+    assert result.labelled
+    assert "mirror_agreement" not in result["bn"].metrics
+
+
+class Sided(nn.Module):
+    """Class 1 if the right half is brighter than the left one, else class 0."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        difference = images[..., 4:].mean(dim=(1, 2, 3)) - images[..., :4].mean(dim=(1, 2, 3))
+        return 20 * torch.stack([-difference, difference], dim=1)
+
+
+def test_scores_without_labels_by_hand() -> None:
+    result = quiet(Sided(), IMAGES, "source(label='again')")
+    metrics = result["source"].metrics
+    assert not result.labelled
+    assert metrics["mirror_agreement"] == 0
+    assert metrics["changed"] == 0
+    assert result["again"].metrics["changed"] == 0
+    logits = Sided()(IMAGES).double()
+    assert metrics["mean_entropy"] == pytest.approx(midway.functional.entropy(logits).mean().item(), abs=1e-6)
+    share = (logits.argmax(1) == 1).double().mean()
+    expected = torch.distributions.Bernoulli(share).entropy().exp().item()
+    assert metrics["classes_used"] == pytest.approx(expected, abs=1e-5)
+    assert "accuracy" not in metrics
+
+
+def test_scores_of_known_answers() -> None:
+    logits = torch.tensor([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0], [9.0, 0.0]])
+    labels, group = torch.full((4,), -1), torch.zeros(4)
+    scores = compute_scores(Answers(logits, labels, group, source=logits.flip(1), mirrored=logits[[0, 1, 2, 2]]))
+    assert scores["changed"] == 100
+    assert scores["mirror_agreement"] == 75
+    collapsed = compute_scores(Answers(logits[[0, 0, 0, 0]], labels, group))
+    assert collapsed["classes_used"] == pytest.approx(1)
+    assert "changed" not in collapsed
+
+
+def test_answering_mirrored_images_changes_nothing_else() -> None:
+    plain = quiet(tiny_network(), (IMAGES, LABELS), "tent,mita", batch_size=8)
+    scored = quiet(tiny_network(), (IMAGES, LABELS), "tent,mita", batch_size=8, scores=True)
+    for name in ("tent", "mita"):
+        assert scored[name].metrics["nll"] == plain[name].metrics["nll"]
+        assert 0 <= scored[name].metrics["mirror_agreement"] <= 100
+
+
+def test_a_new_score_is_a_column() -> None:
+    @score("confidence", unit="%")
+    def confidence(answers: Answers) -> float:
+        return 100 * answers.logits.softmax(dim=1).amax(dim=1).mean().item()
+
+    try:
+        assert "confidence %" in str(quiet(tiny_network(), IMAGES, "bn"))
+    finally:
+        SCORES.remove("confidence")
+
+
+def test_sources_that_can_be_read_once_are_kept_for_the_next_method() -> None:
+    def once() -> Iterator[Any]:
+        for start in (0, 8, 16):
+            yield {"pixel_values": IMAGES[start : start + 8], "labels": LABELS[start : start + 8]}
+
+    expected = quiet(tiny_network(), (IMAGES, LABELS), "bn", batch_size=8)
+    assert quiet(tiny_network(), once(), "bn")["bn"].accuracy == expected["bn"].accuracy
+    shuffled = DataLoader(TensorDataset(IMAGES, LABELS), batch_size=8, shuffle=True)
+    result = quiet(tiny_network(), shuffled, "source(label='again')")
+    assert result["again"].metrics["changed"] == 0
+    assert quiet(tiny_network(), once(), "bn", images=10)["bn"].images == 10
+    loader = DataLoader(TensorDataset(IMAGES, LABELS), batch_size=8)
+    assert quiet(tiny_network(), loader, "bn")["bn"].accuracy == expected["bn"].accuracy
+
+
+def test_folders_with_and_without_class_folders(tmp_path: Path) -> None:
+    for name, value in (("cat", 0), ("dog", 100), ("hen", 200), ("owl", 250)):
+        (tmp_path / name).mkdir()
+        for index in range(3):
+            Image.new("RGB", (8, 8), (value + index,) * 3).save(tmp_path / name / f"{index}.png")
+    result = quiet(tiny_network(), tmp_path, "bn")
+    assert (result.labelled, result["bn"].images) == (True, 12)
+    unlabelled = quiet(tiny_network(), str(tmp_path / "cat"), "bn")
+    assert (unlabelled.labelled, unlabelled["bn"].images) == (False, 3)
+    subset = quiet(tiny_network(classes=1000), tmp_path, "bn", classes=[0, 10, 20, 30])
+    assert subset["bn"].images == 12
+    with pytest.raises(ValueError, match="4 class folders and the network 1000 logits"):
+        quiet(tiny_network(classes=1000), tmp_path, "bn")
+
+
+def test_results_are_stored_and_resumed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "midway")
+    first = quiet(tiny_network(), IMAGES, "bn", out=tmp_path, batch_size=8)
+    assert [record.name for record in caplog.records] == ["midway", "midway"]
+    caplog.clear()
+    second = quiet(tiny_network(), IMAGES, "bn,tent", out=tmp_path, batch_size=8)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["tent"]
+    assert second["bn"] == first["bn"]
+    fresh = quiet(tiny_network(), IMAGES, "bn,tent", batch_size=8)
+    assert second["tent"].metrics["changed"] == fresh["tent"].metrics["changed"]
+    caplog.clear()
+    quiet(tiny_network(), IMAGES.flip(0), "bn", out=tmp_path, batch_size=8)
+    assert len(caplog.records) == 2, "other images are run again"
+    assert {record.cell.label for record in read_records(tmp_path)} == {"source", "bn", "tent"}
+
+
+def test_a_method_that_fails_has_its_reason_in_the_table() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 4))
+    result = quiet(network, (IMAGES, LABELS), "tent,lame")
+    assert "tent failed: ValueError: the model has no normalisation layer" in str(result)
+    assert result["lame"].images == 24
+    with pytest.raises(ValueError, match="tent failed: ValueError: the model has no normalisation"):
+        _ = result["tent"]
+    with pytest.raises(KeyError):
+        _ = result["bn"]
+
+
+def test_frame_and_reports(tmp_path: Path) -> None:
+    labelled = quiet(tiny_network(), (IMAGES, LABELS), "bn,tent", batch_size=8)
+    unlabelled = quiet(tiny_network(), IMAGES, "bn,tent(lr=0.01)", batch_size=8)
+    for result in (labelled, unlabelled):
+        frame = result.frame()
+        shown = "accuracy" if result.labelled else "changed"
+        assert len(frame.where(metric=shown, group="all")) == 3
+        for suffix in (".html", ".md", ".csv"):
+            text = result.report(tmp_path / f"report{suffix}").read_text()
+            assert "bn" in text.lower()
+        assert (tmp_path / "report.csv").read_text().count("\n") == 4
+    with pytest.raises(ValueError, match=r"must be a \.html, \.md or \.csv file, got report\.txt"):
+        labelled.report(tmp_path / "report.txt")
+    assert json.dumps(unlabelled.rows())
+
+
+def test_tables_are_at_most_80_columns_wide() -> None:
+    data = midway.data.load("cifar10-mini").first(40)
+    stream = midway.streams.mixture(data, "glass_blur", "gaussian_noise", batch_size=20)
+    long = "tent(lr=1e-3, label='a label that is much longer than any that a reader would choose')"
+    result = quiet(tiny_network(classes=10), stream, ["bn", long])
+    assert "glass_blur %" in str(result)
+    assert repr(result) == str(result)
+    for shown in (result, quiet(tiny_network(classes=10), (IMAGES, LABELS), long), quiet(tiny_network(), IMAGES, long)):
+        assert max(map(len, str(shown).splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "methods", "message"),
+    [
+        (midway.Source(tiny_network()), IMAGES, "bn", "already adapted by Source"),
+        (tiny_network(), [], "bn", "stream has no batches"),
+        (tiny_network(), IMAGES, "bn,bn", "two methods are called 'bn'"),
+        (tiny_network(), IMAGES, "bm", "unknown method 'bm'"),
+        (nn.Identity(), IMAGES, "bn", "must return logits"),
+    ],
+)
+def test_what_is_refused(model: nn.Module, data: Any, methods: str, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        quiet(model, data, methods)
