@@ -16,6 +16,7 @@ from midway.adaptation.losses import (
     soft_likelihood_ratio,
     symmetric_cross_entropy,
 )
+from midway.bench.entries import Entry
 from midway.testing import CONTRACT, batches, tiny_network
 
 PREDICTIONS = torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]])
@@ -123,3 +124,10 @@ def test_the_filter_uses_the_loss() -> None:
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
 def test_contract_with_come(check: object) -> None:
     check(lambda model: midway.SAR(model, loss="come", margin=2.0, lr=1e-2))  # type: ignore[operator]
+
+
+def test_the_default_loss_is_not_part_of_a_cell() -> None:
+    plain, written = (Entry.make("tent", settings).complete_settings(0) for settings in ({}, {"loss": "entropy"}))
+    assert plain == written
+    assert "loss" not in plain  # results from before there was a choice keep their keys
+    assert Entry.make("tent", {"loss": "come"}).complete_settings(0) == plain | {"loss": "come"}

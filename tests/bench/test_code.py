@@ -52,7 +52,7 @@ print(changed_by("bench/store.py"))
 print(changed_by("methods/tent.py", 'title="Tent"', instead_of='title="TENT"'))
 print(changed_by("methods/tent.py", "search_space = {} and ", instead_of="search_space = "))
 print(changed_by("methods/tent.py", "adaptation.space import Choice,", instead_of="adaptation.space import"))
-print(changed_by("methods/tent.py", "functional import energy,", instead_of="functional import"))
+print(changed_by("methods/tent.py", "losses import ENTROPIES,", instead_of="losses import"))
 """
 
 

@@ -51,7 +51,7 @@ class NaiveDeYO:
                 for w, g, m, v in zip(self.affine, gradients, self.first, self.second, strict=True):
                     m.mul_(0.9).add_(0.1 * g)
                     v.mul_(0.999).add_(0.001 * g * g)
-                    w -= self.lr * (m / (1 - 0.9**self.count)) / ((v / (1 - 0.999**self.count)).sqrt() + 1e-8)
+                    w.sub_(self.lr * (m / (1 - 0.9**self.count)) / ((v / (1 - 0.999**self.count)).sqrt() + 1e-8))
         return logits.detach()
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.problem import CIFAR_SIZE, IMAGENET_SIZE
 from midway.methods.cmf import kalman_gain
 from midway.methods.roid import corrected, min_max
@@ -20,14 +21,15 @@ class NaiveROID:
 
     def __init__(self, network: nn.Module, lr: float) -> None:
         self.network = copy.deepcopy(network).double().train()
-        self.lr, self.count, self.q = lr, 0, None
+        self.lr, self.count = lr, 0
+        self.q: Tensor | None = None
         self.affine = [p for m in self.network.modules() if isinstance(m, nn.BatchNorm2d) for p in (m.weight, m.bias)]
         self.source = [p.detach().clone() for p in self.affine]
         self.first = [torch.zeros_like(p) for p in self.affine]
         self.second = [torch.zeros_like(p) for p in self.affine]
 
     def __call__(self, images: Tensor, augmented: Tensor) -> Tensor:
-        logits = self.network(images.double())
+        logits: Tensor = self.network(images.double())
         p = [row.softmax(0) for row in logits]
         n, classes = logits.shape
         q = torch.full((classes,), 1 / classes).double() if self.q is None else self.q
@@ -37,7 +39,7 @@ class NaiveROID:
             d = [(value - min(d)) / (max(d) - min(d)) for value in d]
             c = [(value - min(c)) / (max(c) - min(c)) for value in c]
             kept = [i for i in range(n) if d[i] >= sum(d) / n]
-            self.q = 0.9 * q + 0.1 * sum(p) / n
+            self.q = 0.9 * q + 0.1 * torch.stack(p).mean(0)
         again = self.network(augmented[kept].double())
         loss = torch.zeros((), dtype=torch.float64)
         for row, i in enumerate(kept):
@@ -52,7 +54,7 @@ class NaiveROID:
             for weight, g, m, v in zip(self.affine, gradients, self.first, self.second, strict=True):
                 m.mul_(0.9).add_(0.1 * g)
                 v.mul_(0.999).add_(0.001 * g * g)
-                weight -= self.lr * (m / (1 - 0.9**self.count)) / ((v / (1 - 0.999**self.count)).sqrt() + 1e-8)
+                weight.sub_(self.lr * (m / (1 - 0.9**self.count)) / ((v / (1 - 0.999**self.count)).sqrt() + 1e-8))
             self.average()
             mean = torch.stack(p).mean(0)
             gamma = max(1 / n, 1 / classes) / mean.max()
@@ -85,7 +87,7 @@ class NaiveCMF(NaiveROID):
 class Recorded:
     """Augments as another does, and remembers the result."""
 
-    def __init__(self, augmentation: Any) -> None:
+    def __init__(self, augmentation: Augmentation) -> None:
         self.augmentation = augmentation
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
@@ -201,12 +203,13 @@ def test_a_single_selected_image_passes_a_layer_that_refuses_it_alone() -> None:
     assert method.diagnostics["selected"] == 1
 
 
-def test_masked_images_have_no_influence_but_on_the_statistics() -> None:
-    method: Any = midway.ROID(tiny_network("group"), lr=0.0)
-    (images,) = batches(1)
-    method(images)
-    share = method.diagnostics["selected_share"]
-    assert 0 < share < 1
+@pytest.mark.parametrize("name", ["roid", "cmf"])
+def test_permuting_a_batch_permutes_the_predictions(name: str) -> None:
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
+    plain, permuted = (midway.adapt(tiny_network(), name, lr=1e-2) for _ in range(2))
+    for images in batches(3):
+        torch.testing.assert_close(permuted(images[order]), plain(images)[order], rtol=1e-3, atol=1e-4)
+    assert 0 < plain.diagnostics["selected_share"] < 1
 
 
 def test_published_settings() -> None:

@@ -152,7 +152,7 @@ class NaiveRoTTA:
             for p, g, m, v in zip(self.affine, gradients, self.first, self.second, strict=True):
                 m.mul_(0.9).add_(0.1 * g)
                 v.mul_(0.999).add_(0.001 * g * g)
-                p -= self.lr * (m / (1 - 0.9**self.count)) / ((v / (1 - 0.999**self.count)).sqrt() + 1e-8)
+                p.sub_(self.lr * (m / (1 - 0.9**self.count)) / ((v / (1 - 0.999**self.count)).sqrt() + 1e-8))
             for mine, theirs in zip(self.teacher.parameters(), self.student.parameters(), strict=True):
                 mine.copy_(0.999 * mine + 0.001 * theirs)
 
@@ -168,10 +168,10 @@ def test_agrees_with_a_naive_implementation_over_batches() -> None:
     for ours, theirs in zip(method.student.parameters(), other.student.parameters(), strict=True):
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-3, atol=1e-4)
     for network, naive in ((method.teacher, other.teacher), (method.student, other.student)):
-        for ours, theirs in zip(network, naive, strict=True):
-            if isinstance(theirs, NaiveRBN):
-                torch.testing.assert_close(ours.running_mean.double(), theirs.mean, rtol=1e-4, atol=1e-5)
-                torch.testing.assert_close(ours.running_var.double(), theirs.var, rtol=1e-4, atol=1e-5)
+        for layer, plain in zip(network, naive, strict=True):
+            if isinstance(plain, NaiveRBN):
+                torch.testing.assert_close(layer.running_mean.double(), plain.mean, rtol=1e-4, atol=1e-5)
+                torch.testing.assert_close(layer.running_var.double(), plain.var, rtol=1e-4, atol=1e-5)
 
 
 def test_the_robust_layer_by_hand() -> None:
