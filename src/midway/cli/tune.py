@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from midway._files import write_atomically
 from midway.bench import Engine, LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
 from midway.bench.entries import import_plugins, parse_entries
@@ -85,7 +86,7 @@ def tune(
     )
     options = {"address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
     chosen = create_engine(engine, options, engine_option, jobs=jobs)
-    _check(search, chosen, folder)
+    _check(console, search, chosen, folder)
     seconds = read_duration(timeout) if timeout else float("inf")
     try:
         with ProgressLine(console) as progress:
@@ -109,14 +110,22 @@ def tune(
     _finish(console, folder, result, plan if gain else None, jobs)
 
 
-def _check(search: Search, engine: Engine, folder: Path) -> None:
+def _check(console: Console, search: Search, engine: Engine, folder: Path) -> None:
     """Raise before a search begins if it cannot run, or if the folder has the result of another search."""
     cells = search.cells({})
     check_device(cells, engine)
     check_data(cells, engine.resources)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / STUDY
-    if path.is_file() and (other := StudyResult.load(path).study) != search.name:
+    if not path.is_file():
+        return
+    try:
+        other = StudyResult.load(path).study
+    except ValueError:  # the storage has every trial, so the file is only a copy
+        aside = path.replace(path.with_name(f"{STUDY}.damaged"))
+        console.print(f"{path} was damaged: it is now {aside.name}, and is written again.", soft_wrap=True)
+        return
+    if other != search.name:
         raise ValueError(
             f"{folder} has the result of another search ({other}; this one is {search.name}): choose another --out, or "
             f"remove {path}."
@@ -128,8 +137,7 @@ def _save(console: Console, folder: Path, search: Search, result: StudyResult) -
     from midway.report.figures import draw_figures, save
 
     result.save(folder / STUDY)
-    plan = folder / "best.toml"
-    plan.write_text(held_out_plan(search, result), encoding="utf-8")
+    plan = write_atomically(folder / "best.toml", held_out_plan(search, result))
     for name, figure in draw_figures(result):
         save(figure, folder / name)
     console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / STUDY}", soft_wrap=True)
