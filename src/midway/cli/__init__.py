@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from errno import EDQUOT, ENOSPC
 from typing import Annotated
 
 import typer
@@ -52,6 +53,14 @@ def main() -> None:
         app()
     except (ValueError, OSError, ImportError, WorkerError) as error:
         terminal(stderr=True).print(
-            f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True
+            f"[bold red]error:[/bold red] {escape(_sentence(error))}", highlight=False, soft_wrap=True
         )
         sys.exit(1)
+
+
+def _sentence(error: Exception) -> str:
+    """Return what an error says; the operating system's number is left out, and a full disk has its remedy."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    remedy = ": free some space, then run the same command again" if error.errno in (ENOSPC, EDQUOT) else ""
+    return f"{error.filename or 'a file'}: {error.strerror}{remedy}."
