@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Self, final
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, is_logits
+from midway.adaptation.answers import answered, warn_of_probabilities
+from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, refuse_meta_default
 from midway.adaptation.clustered import is_clustered, statistics_of
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
 from midway.adaptation.normalization import uses_batch_statistics
@@ -35,6 +36,7 @@ class _Sealed(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         with torch.inference_mode(False):
+            refuse_meta_default()
             check_hyperparameters(cls, kwargs)
             method = super().__call__(*args, **kwargs)
             bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
@@ -90,6 +92,9 @@ class Method(Stateful, metaclass=_Sealed):
     published: ClassVar[Mapping[str, Any]] = {}
     uses_source_statistics: ClassVar[bool] = False
     names_layers: ClassVar[tuple[str, ...]] = ()
+    fallback: tuple[nn.Module, ...] = ()  # networks that answer in place of NaN or Inf; neither state nor submodules
+    checked_gradient = False  # whether the network has been differentiated by its weights
+    _warned_of_probabilities = False
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -131,19 +136,14 @@ class Method(Stateful, metaclass=_Sealed):
     def forward(self, images: Tensor) -> Tensor:
         """Adapt to float images (N, C, H, W) in [0, 1] and return their logits (N, classes), float32, detached.
 
-        Images of another type, shape, device or range raise TypeError or ValueError; the state is then unchanged.
+        Images of another type, shape, device or range raise TypeError or ValueError, and an answer with NaN or Inf
+        raises NonFiniteError; the state is then unchanged. Calls from several threads are served one after the other.
         """
-        self._check_images(images)
-        with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
-            images = images.detach().clone() if images.is_inference() else images.detach()
-            logits = self.step(self._prepare(images))
-        if not is_logits(logits, images):
-            shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise TypeError(
-                f"{type(self).__name__}.step must return logits ({len(images)}, classes) for {len(images)} images, "
-                f"it returned {shown}."
-            )
-        return logits.detach().float()
+        with self._lock:
+            self._check_images(images)
+            with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
+                images = images.detach().clone() if images.is_inference() else images.detach()
+                return answered(self, self._prepare(images))
 
     @torch.no_grad()
     def network_logits(self, images: Tensor) -> Tensor:
@@ -218,6 +218,8 @@ class Method(Stateful, metaclass=_Sealed):
         if self.num_trainable():
             wanted = fn(torch.empty(0, device=first_weight(self, torch.empty(0)).device))
             refuse_half_precision({"the trainable part": nn.Parameter(wanted, requires_grad=False)})
+        for network in self.fallback:
+            network._apply(fn)
         return super()._apply(fn, recurse)
 
     # ---- checks ------------------------------------------------------------------------------------------------------
@@ -238,16 +240,17 @@ class Method(Stateful, metaclass=_Sealed):
         few = images[:2]
         if few.shape not in self._checked_shapes:
             try:
-                check_logits(self.model, few.contiguous(memory_format=self.memory_format), len(images))
+                logits = check_logits(self.model, few.contiguous(memory_format=self.memory_format), len(images))
             except ValueError as refusal:
                 if not self.channels_last:
                     raise
                 self._set_layout(channels_last=False)  # a network may need the plain layout: x.view(len(x), -1)
                 try:
-                    check_logits(self.model, few.contiguous())
+                    logits = check_logits(self.model, few.contiguous())
                 except ValueError:
                     self._set_layout(channels_last=True)
                     raise refusal from refusal.__cause__
+            self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=5)
             self._checked_shapes.add(few.shape)
         return images.contiguous(memory_format=self.memory_format)
 

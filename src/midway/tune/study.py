@@ -16,6 +16,7 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from midway.adaptation.answers import NonFiniteError
 from midway.adaptation.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.bench.entries import SettingError
 from midway.bench.resources import ResourceCache
@@ -172,7 +173,7 @@ def _objective(trial: Trial, search: Search, streams: Sequence[Stream], resource
     try:
         settings = {name: suggest(trial, name, space) for name, space in search.space.items()}
         result = score(search.cells(settings), streams, resources, on_round=on_round)
-    except SettingError as error:  # an invalid combination: the sampler learns to avoid it
+    except (SettingError, NonFiniteError) as error:  # the sampler learns to avoid what is invalid or diverges
         trial.set_user_attr("failure", f"rejected: {error}")
         raise optuna.TrialPruned(str(error)) from error
     except optuna.TrialPruned:
