@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from filelock import FileLock, Timeout
 
@@ -81,6 +82,28 @@ def remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+def printable(text: str) -> bool:
+    """Tell whether a text can be written to a file: not if the command line had bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; whatever is wrong is a ValueError, also nesting that is too deep and halves of characters."""
+    try:
+        value = json.loads(text)
+        if (b"\\u" if isinstance(text, bytes) else "\\u") in text:  # type: ignore[operator]
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("it contains half of a character (a lone surrogate)") from None
+    return value
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:

@@ -272,13 +272,12 @@ def test_a_full_disk_is_refused_before_anything_is_written(small_disk: Path) -> 
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_disk_that_others_fill_ends_in_one_sentence(small_disk: Path, clean: ImageSet, jobs: int) -> None:
+def test_a_disk_that_others_fill_ends_in_one_sentence(
+    small_disk: Path, clean: ImageSet, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (small_disk / "other").write_bytes(bytes(970_000))
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        pytest.raises(OSError, match=r"No space left on device: '.*/\.contrast\.npy\.part'"),
-    ):
-        patch.setattr("midway.data.make.check_space", lambda *_: None)
+    monkeypatch.setattr("midway.data.make.check_space", lambda *_: None)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/\.contrast\.npy\.part'"):
         make_corrupted(clean, small_disk / "set", corruptions=["contrast"], jobs=jobs)
     assert sorted(path.name for path in (small_disk / "set").iterdir()) == ["labels.npy", "manifest.json"]
     (small_disk / "other").unlink()

@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import nn
 
+from midway._files import printable
 from midway._suggest import unknown
 from midway.adaptation.adapt import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
@@ -81,6 +82,8 @@ class Entry:
         except (TypeError, ValueError) as error:
             at_fault = next((setting for setting in settings if setting in str(error)), "name")
             raise SettingError(f"{name}: {error}", at_fault) from error
+        if not printable(label or written):
+            raise SettingError(f"{name}: the label {label or written!r} has bytes that are not text.", "label")
         return cls(name, settings, label or (f"{name}({written})" if written else name))
 
     def complete_settings(self, seed: int) -> dict[str, Any]:
