@@ -27,7 +27,7 @@ app.command()(report.report)
 app.command(cls=figures.FiguresCommand)(figures.figures)
 app.command()(tune.tune)
 app.add_typer(listings.methods_app, name="methods")
-app.command("models")(listings.list_models)
+app.add_typer(listings.models_app, name="models")
 app.command("list")(listings.list_registry)
 app.add_typer(data.app, name="data")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from midway import methods, models
+from midway._files import file_digest
 from midway._suggest import unknown
 from midway.adaptation import describe
 from midway.bench.entries import import_plugins
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import terminal
+from midway.models.checkpoints import digest_file, write_digest
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
 HOW_THEY_WORK = ("name", "adapts", "passes per batch", "needs")
@@ -34,6 +37,7 @@ REGISTRIES = {
 }
 """Name of a registry on the command line -> module and attribute."""
 
+models_app = typer.Typer(help="List the networks, or add a checksum to a checkpoint.", invoke_without_command=True)
 methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_command=True)
 
 
@@ -131,8 +135,11 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, header: boo
     return table
 
 
-def list_models() -> None:
+@models_app.callback()
+def list_models(context: typer.Context) -> None:
     """List the trained networks of the package and the architectures."""
+    if context.invoked_subcommand is not None:
+        return
     table = Table("name", "network", "clean accuracy", "measured on", "data", "licence")
     for card in models.cards():
         network = f"{card.architecture} {card.arguments.get('depth')}-{card.arguments.get('width')}"
@@ -141,3 +148,21 @@ def list_models() -> None:
     console = terminal()
     console.print(table)
     console.print(f"Untrained architectures: {', '.join(models.ARCHITECTURES)}", highlight=False)
+
+
+@models_app.command("add")
+def add_model(
+    path: Annotated[Path, typer.Argument(help="A checkpoint file.")],
+    architecture: Annotated[str | None, typer.Option(help="Its network (default: inferred from its tensors).")] = None,
+) -> None:
+    """Load a checkpoint once and write its checksum beside it; whenever it is loaded, the file is compared with it."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint at {path}.")
+    network = models.load(path, architecture=architecture, sha256=file_digest(path))
+    digest = write_digest(path)
+    terminal().print(
+        f"{path} is a {type(network).__name__} with SHA-256 {digest}, now in {digest_file(path).name}.",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )

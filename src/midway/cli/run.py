@@ -205,7 +205,8 @@ def show_results(
 
 def command_line() -> str:
     """Return the command that was started, to be stored with results."""
-    return shlex.join(["midway", *sys.argv[1:]])
+    command = shlex.join(["midway", *sys.argv[1:]])
+    return command.encode(errors="backslashreplace").decode()  # arguments may have bytes that are not UTF-8
 
 
 def _show_other_results(console: Console, store: Store, cells: Sequence[Cell], *, keep_old: bool) -> None:

@@ -104,7 +104,8 @@ def tune(
         raise typer.Exit(130) from None
     from midway.tune.storage import without_password  # imports optuna
 
-    result = replace(result, command=shlex.join(["midway", *map(without_password, sys.argv[1:])]))
+    command = shlex.join(["midway", *map(without_password, sys.argv[1:])])
+    result = replace(result, command=command.encode(errors="backslashreplace").decode())
     _show(console, result)
     plan = _save(console, folder, search, result)
     _finish(console, folder, result, plan if gain else None, jobs)
