@@ -12,6 +12,7 @@ from rich.markup import escape
 from midway import __version__
 from midway._workers import WorkerError
 from midway.cli import data, demo, figures, listings, paper, report, run, tune
+from midway.cli.signals import interrupted, status, stop_on_signals
 from midway.cli.terminal import terminal
 
 app = typer.Typer(
@@ -49,8 +50,13 @@ def _options(
 
 def main() -> None:
     """Run the command line; errors that the user can correct are printed as one line without a traceback."""
+    stop_on_signals()
     try:
         app()
+    except SystemExit:
+        if interrupted():  # where a command does not handle it, typer prints "Aborted." and ends with status 1
+            sys.exit(status())
+        raise
     except (ValueError, OSError, ImportError, WorkerError) as error:
         terminal(stderr=True).print(
             f"[bold red]error:[/bold red] {escape(_sentence(error))}", highlight=False, soft_wrap=True

@@ -27,6 +27,7 @@ from midway.bench.record import environment
 from midway.bench.resources import check_data
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
+from midway.cli.signals import stopped
 from midway.cli.terminal import RunProgress, in_words, terminal
 
 ENGINE_HELP = f"Where it runs: {', '.join(ENGINES)}."
@@ -179,7 +180,7 @@ def show_results(
     *,
     left_out: Mapping[str, str] | None = None,
 ) -> None:
-    """Print tables, write the report, and end the command with a status: 1 if cells failed, 130 if it was stopped."""
+    """Print tables, write the report, and end the command with a status: 1 if cells failed, 128 + n after signal n."""
     from midway.cli.report import print_table, report_run
     from midway.report import stored_run
 
@@ -187,7 +188,7 @@ def show_results(
     if tally is None:
         with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the report
             report_run(console, run)
-        raise typer.Exit(130)
+        raise stopped()
     for comparison in run.comparisons:
         if comparison.records:
             print_table(console, comparison.table())

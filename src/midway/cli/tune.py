@@ -17,12 +17,14 @@ from midway.bench.budget import read_duration
 from midway.bench.entries import import_plugins, parse_entries
 from midway.bench.resources import check_data
 from midway.cli.run import ENGINE_HELP, Address, EngineOption, Import, check_device, create_engine, split_commas, stored
+from midway.cli.signals import stopped
 from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
 from midway.significance import PairedComparison, compare_paired
 from midway.streams import Scenario
 from midway.tune import SCENARIOS, Search, StudyResult, TrialRecord, held_out_plan
 from midway.tune import tune as run_search
 from midway.tune.result import HELD_OUT, STUDY
+from midway.tune.run import finished_trials
 
 
 def tune(
@@ -100,8 +102,9 @@ def tune(
                 on_trial=_TrialPrinter(console, progress, trials),
             )
     except KeyboardInterrupt:
-        console.print("Stopped. Every finished trial is stored. Run the same command to continue.")
-        raise typer.Exit(130) from None
+        done = finished_trials(search, storage or str(folder / "study.journal"))
+        console.print(f"Stopped: {done} of {trials} trials are stored. Run the same command to continue.")
+        raise stopped() from None
     from midway.tune.storage import without_password  # imports optuna
 
     command = shlex.join(["midway", *map(without_password, sys.argv[1:])])
@@ -162,7 +165,7 @@ def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | No
             ending = error
         except KeyboardInterrupt:
             console.print("Stopped while measuring the gain. Run the same command to continue.")
-            ending = typer.Exit(130)
+            ending = stopped()
     if failed := result.count("failed"):
         console.print(f"{failed} trials failed; {STUDY} has the reasons.")
     page = write_report(search_run(folder, result), folder / "report.html")

@@ -120,3 +120,11 @@ def tune(
                 return result
             if len(now) == len(before):
                 raise RuntimeError(f"no trial was begun, {died[0].reason}: use fewer jobs, or check the memory.")
+
+
+def finished_trials(search: Search, storage: str) -> int:
+    """Return the number of trials of a search that a storage has the result of."""
+    studies = import_studies()
+    with studies.opened(search, storage, ResourceCache()) as study:
+        result: StudyResult = studies.result_of(search, study)
+    return sum(trial.state in ("complete", "pruned", "failed") for trial in result.trials)
