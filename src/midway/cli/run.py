@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from midway._secrets import without_password
 from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, Tally, read_records
 from midway.bench import run as run_cells
 from midway.bench.budget import CostEstimator
@@ -205,8 +206,8 @@ def show_results(
 
 
 def command_line() -> str:
-    """Return the command that was started, to be stored with results."""
-    command = shlex.join(["midway", *sys.argv[1:]])
+    """Return the command that was started, to be stored with results; passwords in addresses are hidden."""
+    command = shlex.join(["midway", *map(without_password, sys.argv[1:])])
     return command.encode(errors="backslashreplace").decode()  # arguments may have bytes that are not UTF-8
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +14,17 @@ from midway.bench import Engine, LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
 from midway.bench.entries import import_plugins, parse_entries
 from midway.bench.resources import check_data
-from midway.cli.run import ENGINE_HELP, Address, EngineOption, Import, check_device, create_engine, split_commas, stored
+from midway.cli.run import (
+    ENGINE_HELP,
+    Address,
+    EngineOption,
+    Import,
+    check_device,
+    command_line,
+    create_engine,
+    split_commas,
+    stored,
+)
 from midway.cli.signals import stopped
 from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
 from midway.significance import PairedComparison, compare_paired
@@ -105,10 +113,7 @@ def tune(
         done = finished_trials(search, storage or str(folder / "study.journal"))
         console.print(f"Stopped: {done} of {trials} trials are stored. Run the same command to continue.")
         raise stopped() from None
-    from midway.tune.storage import without_password  # imports optuna
-
-    command = shlex.join(["midway", *map(without_password, sys.argv[1:])])
-    result = replace(result, command=command.encode(errors="backslashreplace").decode())
+    result = replace(result, command=command_line())
     _show(console, result)
     plan = _save(console, folder, search, result)
     _finish(console, folder, result, plan if gain else None, jobs)

@@ -20,6 +20,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial
 
 from midway._files import FolderLock, parse_json
+from midway._secrets import hide_password, without_password
 
 HEARTBEAT_SECONDS = 30
 """Interval of heartbeats in a database; after four missed ones a trial is given to others."""
@@ -119,26 +120,6 @@ def _is_operation(line: bytes) -> bool:
     except ValueError:
         return False
     return isinstance(operation, dict) and "op_code" in operation
-
-
-def without_password(address: str) -> str:
-    """Return an address of a database with its password hidden."""
-    scheme, sign, rest = address.partition("://")
-    if not sign:
-        return address
-    login, at, host = rest.rpartition("@")
-    user, colon, _ = login.partition(":")
-    rest = f"{user}:***@{host}" if at and colon else rest
-    return f"{scheme}://" + re.sub("(password=)[^&]*", r"\1***", rest, flags=re.IGNORECASE)
-
-
-def hide_password(text: str, address: str) -> str:
-    """Return a text with the password of an address hidden."""
-    login, _, host = address.partition("://")[2].rpartition("@")
-    secrets = [login.partition(":")[2], *re.findall("password=([^&]*)", host, flags=re.IGNORECASE)]
-    for secret in filter(None, secrets):
-        text = text.replace(secret, "***")
-    return text
 
 
 @contextmanager
