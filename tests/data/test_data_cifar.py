@@ -102,7 +102,7 @@ def test_missing_and_wrong_files_are_named(tmp_path: Path, write_cifar: Callable
         ({"labels": [0, 1]}, "has labels, expected 'data' and 'labels'"),
         ({"data": rows[:, :5], "labels": [0, 1]}, r"shape \(2, 5\), expected uint8 of shape \(N, 3072\)"),
         ({"data": rows, "labels": [0]}, r"labels of shape \(1,\), expected \(2,\)"),
-        ({"data": rows, "labels": [0, 10]}, "labels are from 0 to 10"),
+        ({"data": rows, "labels": [0, 10]}, "has labels from 0 to 10, expected 0 to 9"),
         ([1], "has list"),
     ]:
         (folder / "test_batch").write_bytes(pickle.dumps(content))
