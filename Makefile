@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
-.PHONY: help demo test test-cluster test-minimum test-quick docs coverage lint format hooks bench clean
+.PHONY: help demo test chaos endurance test-cluster test-minimum test-quick docs coverage lint format hooks bench clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,15 @@ test-cluster: $(STAMP)  ## Run the tests that start a Ray cluster of three nodes
 	@$(PIP_INSTALL) --editable '.[cluster]'
 	@echo "==> Testing on a cluster"
 	@$(BIN)/python -m pytest -m cluster tests
+
+chaos: $(STAMP)  ## Kill, fill disks and damage files for some minutes; writes the table of docs/reliability.md
+	@echo "==> Killing, filling and damaging"
+	@$(BIN)/python tests/chaos/campaign.py --write docs/reliability.md
+	@$(BIN)/python -m pytest -m chaos tests
+
+endurance: $(STAMP)  ## Give each method 100,000 batches (MIDWAY_BATCHES) and watch memory, speed and open files
+	@echo "==> Adapting for a long time"
+	@$(BIN)/python -m pytest -m endurance -s tests/chaos
 
 test-minimum:  ## Run a part of the tests with the oldest versions that pyproject.toml allows, in .venv-minimum
 	@$(MAKE) --no-print-directory test-quick VENV=.venv-minimum CONSTRAINTS=constraints-minimum.txt EXTRAS=test

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from midway._files import FolderLock, FolderTakenError, file_digest, write_atomically
+from midway._files import (
+    FolderLock,
+    FolderTakenError,
+    check_space,
+    file_digest,
+    parse_json,
+    reserve,
+    write_atomically,
+)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +26,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("midway._files.os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.txt'"):
         write_atomically(path, b"new")
     assert [each.name for each in path.parent.iterdir()] == ["a.txt"]
     assert path.read_text() == "abc"
@@ -29,3 +37,25 @@ def test_a_folder_is_reserved_until_the_lock_is_closed(tmp_path: Path) -> None:
         FolderLock(tmp_path / "run")
     FolderLock(tmp_path / "run").close()
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_json_that_cannot_be_used_is_a_value_error() -> None:
+    assert parse_json('{"a": "\\u00e9"}') == {"a": "é"}
+    for text in ("[" * 100_000 + "]" * 100_000, '"\\ud800"', b'"\\udfff"', "{", b"\xff"):
+        with pytest.raises(ValueError, match=r".+"):
+            parse_json(text)
+
+
+def test_space_is_checked_and_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_space(tmp_path, 1, "it")
+    with pytest.raises(OSError, match=r"it needs 1,000,000,000.0 MB in .*, and .* MB are free: free some space"):
+        check_space(tmp_path, 10**15, "it")
+    for portable in (False, True):
+        if portable:
+            monkeypatch.delattr("midway._files.os.posix_fallocate", raising=False)
+        with (tmp_path / "file").open("wb") as file:
+            file.write(b"header")
+            reserve(file, 3_000_000)
+        assert (tmp_path / "file").stat().st_size == 3_000_000
+        assert (tmp_path / "file").stat().st_blocks * 512 >= 3_000_000  # no holes
+        assert (tmp_path / "file").read_bytes().startswith(b"header\0")

@@ -1,13 +1,17 @@
-"""Files: writing them whole or not at all, checksums, and folders reserved for one process."""
+"""Files: writing them whole or not at all, space reserved in advance, checksums, and folders for one process."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
+import shutil
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, BinaryIO, Self
 
 from filelock import FileLock, Timeout
 
@@ -18,14 +22,88 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
-        with partial.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        return partial.replace(path)
+        with naming(path):
+            with partial.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            return partial.replace(path)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the name of a file to errors of the operating system that lack it: a full disk while writing, for example."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Refuse, before anything is written, if a disk has fewer bytes left than are needed."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise OSError(
+            f"{what} needs {_megabytes(needed)} in {folder}, and {_megabytes(free)} are free: free some space, or "
+            "choose another folder."
+        )
+
+
+def reserve(file: BinaryIO, size: int) -> None:
+    """Give a new file its size on the disk; writing to a memory map of a file with holes kills the process instead."""
+    file.flush()
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+    file.seek(0, os.SEEK_END)
+    while (left := size - file.tell()) > 0:  # on systems without the call
+        file.write(bytes(min(left, 1 << 20)))
+    file.flush()
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def printable(text: str) -> bool:
+    """Tell whether a text can be written to a file: not if the command line had bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; whatever is wrong is a ValueError, also nesting that is too deep and halves of characters."""
+    try:
+        value = json.loads(text)
+        if (b"\\u" if isinstance(text, bytes) else "\\u") in text:  # type: ignore[operator]
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("it contains half of a character (a lone surrogate)") from None
+    return value
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:

@@ -261,6 +261,8 @@ def _serve(connection: Connection) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent stops its workers when the terminal is closed
     signal.signal(signal.SIGTERM, interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     memory: dict[str, Any] = {}

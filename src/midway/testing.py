@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from midway._resume import resume_elsewhere
+from midway.adaptation.answers import NonFiniteError
 from midway.adaptation.base import Method
 
 Factory = Callable[[nn.Module], Method]
@@ -272,12 +273,19 @@ class _Overflowing(nn.Module):
 
 
 def check_an_overflow_does_not_stay(factory: Factory) -> None:
-    """An image on which the network overflows may affect its own batch, not the predictions of later ones."""
+    """A batch on which the network overflows is refused and changes nothing, or is answered with finite logits."""
     method = _make(factory, nn.Sequential(_Overflowing(), *tiny_network().children()))
     good, bad, after = (images * 0.9 for images in batches())
     bad[3, 0, 0, 0] = 1.0
-    last = _run(method, [good, bad, after])[-1]
-    assert last.isfinite().all(), "the predictions after an image that overflows are not finite"
+    _run(method, [good])
+    undisturbed = copy.deepcopy(method)
+    try:
+        answer = _run(method, [bad])[0]
+    except NonFiniteError:
+        assert torch.equal(*_run(method, [after]), *_run(undisturbed, [after])), "a refused batch changed the state"
+    else:
+        assert answer.isfinite().all(), "the predictions of an image that overflows are not finite"
+        assert _run(method, [after])[0].isfinite().all(), "those after an image that overflows are not finite"
 
 
 def check_every_norm_and_image_works(factory: Factory) -> None:

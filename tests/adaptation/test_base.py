@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -69,7 +70,7 @@ def test_unknown_names_list_the_valid_ones_and_the_nearest() -> None:
         midway.adapt(tiny_network(), "tnet")
     with pytest.raises(
         TypeError,
-        match=r"did you mean 'steps'\? Valid names: betas, loss, lr, optimizer, predict, preset, statistics, ",
+        match=r"did you mean 'steps'\? Valid names: betas, loss, lr, on_nonfinite, optimizer, predict, preset, ",
     ):
         midway.adapt(tiny_network(), "tent", step=2)
 
@@ -119,7 +120,7 @@ def test_state_of_another_method_or_network_is_refused_untouched() -> None:
 
 
 def test_a_step_that_is_not_finite_is_not_taken() -> None:
-    """A network whose loss explodes on bright images keeps its weights there and goes on afterwards."""
+    """A network whose gradient explodes on bright images keeps its weights there and goes on afterwards."""
 
     class Fragile(nn.Module):
         def __init__(self) -> None:
@@ -128,7 +129,16 @@ def test_a_step_that_is_not_finite_is_not_taken() -> None:
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             logits: torch.Tensor = self.inner(images)
-            return logits * float("nan") if images.mean() > 0.9 else logits
+            return logits + Explode.apply(logits) if images.mean() > 0.9 else logits
+
+    class Explode(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
+            return torch.zeros_like(logits)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+            return gradients[0] * float("nan")
 
     method = midway.Tent(Fragile())
     weights = [p.clone() for p in method.model.parameters()]

@@ -313,3 +313,36 @@ def test_repeatable_numbers_leave_times_and_memory_out() -> None:
     assert one.repeatable() != replace(one, metrics=one.metrics | {"accuracy": one.accuracy + 1e-13}).repeatable()
     nan = replace(one, metrics=one.metrics | {"calibration_error": float("nan")})
     assert nan.repeatable() == replace(nan).repeatable()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b'"environment": {"torch": "2"}', b'"environment": null', "environment is None, expected dict"),
+        (b'"images": 4, "size"', b'"images": "four", "size"', "images is 'four', expected int | None"),
+        (b'{"images": 4, "accuracy"', b'{"images": "four", "accuracy"', "fog is not a table of numbers"),
+        (b'"accuracy": 75.0, "seconds', b'"accuracy": [], "seconds', "metrics is not a table of numbers"),
+        (b"[50.0, 100.0]", b'["a"]', "batch_accuracies are not numbers"),
+        (b'"label": "TENT"', b'"label": "\\ud800"', "half of a character (a lone surrogate)"),
+        (b'"threads": 1', b'"threads": ' + b"[" * 100_000 + b"]" * 100_000, "it is nested too deeply"),
+        (b'"seconds": 1.5', b'"seconds": "long"', "seconds is 'long', expected float"),
+    ],
+)
+def test_a_line_with_other_values_is_named(tmp_path: Path, old: bytes, new: bytes, reason: str) -> None:
+    content = filled(tmp_path)
+    assert old in content
+    damaged = content.replace(old, new, 1)
+    (tmp_path / "results.jsonl").write_bytes(damaged)
+    with pytest.raises(StoreError, match=rf"results\.jsonl:1: .*{re.escape(reason)}"):
+        read_records(tmp_path)
+    with pytest.raises(StoreError, match=r"results\.jsonl:1"):
+        Store(tmp_path)
+    assert (tmp_path / "results.jsonl").read_bytes() == damaged
+
+
+def test_partial_predictions_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.add(record(0, predictions=True), command="")
+    (tmp_path / "predictions" / ".x.npz.0123abcd.partial").write_bytes(b"left")
+    Store(tmp_path).close()
+    assert [path.suffix for path in (tmp_path / "predictions").iterdir()] == [".npz"]

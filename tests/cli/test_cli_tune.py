@@ -220,3 +220,34 @@ def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_cannot_be_searched_is_said(arguments: list[str], said: str, tmp_path: Path) -> None:
     answer = runner.invoke(app, ["tune", *arguments, "--out", str(tmp_path)])
     assert said in str(answer.exception)
+
+
+@pytest.mark.parametrize("left", [0, 40])
+def test_a_truncated_result_is_written_again_from_the_journal(tmp_path: Path, left: int) -> None:
+    command = ["tune", "tent", *SMALL, *ONE, "--no-gain", "--out", str(tmp_path)]
+    assert runner.invoke(app, command).exit_code == 0
+    before = {name: (tmp_path / name).read_bytes() for name in ("study.json", "best.toml")}
+    for name, content in before.items():
+        (tmp_path / name).write_bytes(content[:left])
+    again = runner.invoke(app, command)
+    assert again.exit_code == 0, again.output
+    assert "study.json was damaged" in again.output.replace("\n", "")
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert (tmp_path / "study.json.damaged").stat().st_size == left
+
+
+def test_a_full_disk_keeps_the_earlier_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["tune", "tent", *SMALL, *ONE, "--no-gain", "--out", str(tmp_path)]
+    assert runner.invoke(app, command).exit_code == 0
+    before = (tmp_path / "best.toml").read_bytes()
+    replaced = Path.replace
+
+    def full(self: Path, target: Path) -> Path:
+        if target.name == "best.toml":
+            raise OSError(28, "No space left on device")
+        return replaced(self, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert isinstance(runner.invoke(app, command).exception, OSError)
+    assert (tmp_path / "best.toml").read_bytes() == before
+    assert not list(tmp_path.glob(".*.partial"))

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 import os
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,7 +102,7 @@ def test_missing_and_wrong_files_are_named(tmp_path: Path, write_cifar: Callable
         ({"labels": [0, 1]}, "has labels, expected 'data' and 'labels'"),
         ({"data": rows[:, :5], "labels": [0, 1]}, r"shape \(2, 5\), expected uint8 of shape \(N, 3072\)"),
         ({"data": rows, "labels": [0]}, r"labels of shape \(1,\), expected \(2,\)"),
-        ({"data": rows, "labels": [0, 10]}, "labels are from 0 to 10"),
+        ({"data": rows, "labels": [0, 10]}, "has labels from 0 to 10, expected 0 to 9"),
         ([1], "has list"),
     ]:
         (folder / "test_batch").write_bytes(pickle.dumps(content))
@@ -128,5 +130,52 @@ def test_damaged_npz(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cifar10_test.npz cannot be read"):
         data.load("cifar10", path)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"not a complete .npz file \(100 bytes"):
+    with pytest.raises(ValueError, match=r"cifar10_test.npz cannot be read \(100 bytes"):
         data.load("cifar10", path)
+
+
+def test_nested_lists_of_labels_are_refused(tmp_path: Path) -> None:
+    labels: list[object] = [0] * 10
+    for _ in range(9):
+        labels = [labels] * 10  # 10^10 numbers as an array
+    content = {"data": np.zeros((1, 3072), np.uint8), "labels": labels}
+    (tmp_path / "test_batch").write_bytes(pickle.dumps(content, protocol=2))
+    with pytest.raises(ValueError, match="'labels' is not a list of integers"):
+        data.load("cifar10", tmp_path)
+
+
+def test_a_negative_shape_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "test_images.npy", np.zeros((10, 32, 32, 3), np.uint8))
+    np.save(tmp_path / "test_labels.npy", np.zeros(10, np.int64))
+    path = tmp_path / "test_images.npy"
+    path.write_bytes(path.read_bytes().replace(b"(10, 32, 32, 3)", b"(-1, 32, 32, 3)"))
+    with pytest.raises(ValueError, match=r"test_images.npy is not a .npy file \(its shape is \(-1, 32, 32, 3\)\)"):
+        data.load("cifar10", tmp_path)
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_every_flipped_bit_of_an_archive_is_noticed(tmp_path: Path, compressed: bool) -> None:
+    path = tmp_path / "cifar10_test.npz"
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), np.uint8)
+    (np.savez_compressed if compressed else np.savez)(path, images=images, labels=np.zeros(2, np.int64))
+    whole, named = path.read_bytes(), list[bool]()
+    for position in range(60, len(whole), 97):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+        try:
+            loaded = data.load("cifar10", path)
+        except ValueError as error:
+            named.append("cifar10_test.npz" in str(error))
+        else:
+            np.testing.assert_array_equal(loaded.images[:], images)  # a bit that no array depends on, such as a date
+    assert all(named)
+    assert len(named) > 10
+
+
+def test_an_archive_that_claims_too_much_is_refused(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (10**12,)})
+    with zipfile.ZipFile(tmp_path / "cifar10_test.npz", "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+        archive.writestr("labels.npy", header.getvalue())
+    with pytest.raises(ValueError, match=r"the array 'images' of shape \(1000000000000,\) does not fit its 128 bytes"):
+        data.load("cifar10", tmp_path / "cifar10_test.npz")

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -243,3 +244,67 @@ def parent_of(process: int) -> int | None:
 def children(parent: int) -> list[int]:
     processes = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
     return [process for process in processes if parent_of(process) == parent]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a disk of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a small disk can only be mounted by root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_refused_before_anything_is_written(small_disk: Path) -> None:
+    arguments = ["cifar10-c", "--from", "cifar10-mini", "--corruption", "contrast", "--jobs", "2"]
+    command = [sys.executable, "-m", "midway", "data", "make", *arguments, "--out", str(small_disk / "set")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1  # and not -7, SIGBUS
+    assert "cifar10-mini needs 36.9 MB in" in done.stderr
+    assert "1.0 MB are free: free some space" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in (small_disk / "set").iterdir()] == ["manifest.json"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_disk_that_others_fill_ends_in_one_sentence(
+    small_disk: Path, clean: ImageSet, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (small_disk / "other").write_bytes(bytes(970_000))
+    monkeypatch.setattr("midway.data.make.check_space", lambda *_: None)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/\.contrast\.npy\.part'"):
+        make_corrupted(clean, small_disk / "set", corruptions=["contrast"], jobs=jobs)
+    assert sorted(path.name for path in (small_disk / "set").iterdir()) == ["labels.npy", "manifest.json"]
+    (small_disk / "other").unlink()
+    out = make_corrupted(clean, small_disk / "set", corruptions=["contrast"], jobs=1)
+    np.testing.assert_array_equal(
+        data.load("cifar10-c", out, corruption="contrast", severity=5).images[:],
+        corrupt(clean.images[:], "contrast", severity=5),
+    )
+
+
+def test_workers_that_die_while_they_start_end_it_with_one_sentence(tmp_path: Path) -> None:
+    """A worker that dies before it reads its task must not leave the parent blocked in writing to it."""
+    (tmp_path / "sitecustomize.py").write_text("import os, sys\nif '--multiprocessing-fork' in sys.argv: os._exit(9)\n")
+    arguments = ["cifar10-c", "--from", "cifar10-mini", "--corruption", "contrast", "--jobs", "2"]
+    command = [sys.executable, "-m", "midway", "data", "make", *arguments, "--out", str(tmp_path / "set")]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 1
+    assert "4 worker processes in a row died before they began to work" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "set").glob(".*"))
+
+
+def test_what_a_killed_call_left_is_removed(tmp_path: Path, clean: ImageSet) -> None:
+    for name in (".source", ".fog.npy.part", ".manifest.json.0123abcd.partial"):
+        (tmp_path / name).write_bytes(b"left")
+    make_corrupted(clean, tmp_path, corruptions=["contrast"], severities=[1], jobs=1)
+    assert not list(tmp_path.glob(".*"))

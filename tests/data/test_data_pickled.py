@@ -123,3 +123,28 @@ def test_shared_parts_do_not_explode(tmp_path: Path) -> None:
     path = tmp_path / "batch"
     path.write_bytes(pickle.dumps(value, protocol=2))
     assert len(read_pickled_data(path)) == 2
+
+
+def test_a_number_in_place_of_bytes_is_refused(tmp_path: Path) -> None:
+    """``bytes(1_228_800_000)`` would be 400,000 images of zeros from a file of 272 bytes."""
+    path = tmp_path / "batch"
+    content = PYTHON2_BATCH.replace(b"T\x06\x00\x00\x00\x00\x01\x02\xfd\xfe\xff", b"J\x06\x00\x00\x00")
+    path.write_bytes(content)
+    with pytest.raises(UnsafePickleError, match="an array in it has int for its bytes"):
+        read_pickled_data(path)
+
+
+def test_a_string_that_is_named_many_times_is_refused(tmp_path: Path) -> None:
+    call = b"c_codecs\nencode\nq\x01(h\x00X\x06\x00\x00\x00latin1tR"
+    text = b"X" + (10_000).to_bytes(4, "little") + b"a" * 10_000 + b"q\x00"
+    path = tmp_path / "batch"
+    path.write_bytes(b"\x80\x02](" + text + 3 * call + b"e.")
+    with pytest.raises(ValueError, match="its arrays have more bytes than the file"):
+        read_pickled_data(path)
+
+
+def test_a_huge_number_of_a_value_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "batch"
+    path.write_bytes(b"\x80\x02]r\xff\xff\xff\x7f.")  # pickle would allocate 32 GB for its table
+    with pytest.raises(UnsafePickleError, match="it numbers a value 2,147,483,647"):
+        read_pickled_data(path)

@@ -205,7 +205,7 @@ def test_networks_without_batch_statistics_answer_again_only_for_the_reliable(sh
     method = midway.SAR(sharp_network(100, norm="group"))
     method.model.register_forward_hook(lambda _module, inputs, _output: sizes.append(len(inputs[0])))
     method(batches(1)[0])
-    assert sizes[:2] == [2, 12]  # the shape is tried out, then the batch
+    assert sizes[:3] == [2, 2, 12]  # the shape and the gradient are tried out, then the batch
     assert sizes[-1] == method.diagnostics["reliable"] < 12
 
 

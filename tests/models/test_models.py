@@ -7,10 +7,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from typer.testing import CliRunner
 
 import midway
 from midway import models
 from midway._files import file_digest
+from midway.cli import app
 from midway.models import CheckpointError, CifarResNet, Normalize, WideResNet
 from midway.models.zoo import ASSETS, Card, _load_card
 
@@ -215,3 +217,27 @@ def test_the_embedded_network_is_what_its_card_says() -> None:
 def test_shared_weights_load_as_they_are(name: str) -> None:
     network = models.load(SHARED_WEIGHTS / f"{name}.pth")
     assert network(torch.rand(2, 3, 32, 32)).shape == (2, 100 if "cifar100" in name else 10)
+
+
+def test_a_flipped_bit_is_noticed_by_the_checksum(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pth"
+    torch.save(midway.models.create("resnet20").state_dict(), path)
+    digest = file_digest(path)
+    midway.models.load(path, sha256=digest)
+    midway.models.load(path, sha256=digest[:12].upper())
+    added = CliRunner().invoke(app, ["models", "add", str(path)])
+    assert added.exit_code == 0, added.output
+    assert f"is a CifarResNet with SHA-256 {digest}" in added.output
+    assert (tmp_path / "weights.pth.sha256").read_text() == f"{digest}  weights.pth\n"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"has SHA-256 .*, weights\.pth\.sha256 says .*: the file has changed"):
+        midway.models.load(path)
+    with pytest.raises(CheckpointError, match=rf"sha256 says {digest[:12]}"):
+        midway.models.load(path, sha256=digest)
+    assert CliRunner().invoke(app, ["models", "add", str(path)]).exit_code == 0  # the change is accepted
+    midway.models.load(path)
+    with pytest.raises(CheckpointError, match=r"sha256 of .* is not a SHA-256"):
+        midway.models.load(path, sha256="abc")
+    assert isinstance(CliRunner().invoke(app, ["models", "add", "missing.pth"]).exception, FileNotFoundError)

@@ -35,7 +35,7 @@ from midway.tune import (
     tune,
 )
 from midway.tune import study as studies
-from midway.tune.storage import open_storage
+from midway.tune.storage import open_storage, this_process
 
 SMALL: dict[str, Any] = {"scenarios": ("pure:spatter", "mixture:saturate/spatter"), "images": 20, "batch_size": 10}
 
@@ -177,6 +177,7 @@ def test_settings_that_kill_their_process_are_given_up_in_the_end(opened: Callab
         trial = study.ask()
         assert trial.suggest_float("lr", 1e-5, 1e-2, log=True) == 1e-3  # the defaults, every time
         trial.set_user_attr("process", gone)
+        trial.set_user_attr("driver", this_process())
         studies.retry_lost(study)
         assert len(study.get_trials(states=(TrialState.WAITING,))) == (attempt < 3)
     alive = study.ask()
@@ -186,6 +187,29 @@ def test_settings_that_kill_their_process_are_given_up_in_the_end(opened: Callab
     studies.retry_lost(study)
     assert [trial.number for trial in study.get_trials(states=(TrialState.RUNNING,))] == [3, 4]
     assert studies.num_taken(study.get_trials()) == 3  # the defaults, lost for good, and the two that run
+    assert studies.record_of(study.get_trials()[2]).failure == "its worker process died 3 times (out of memory?)"
+    studies.begin(study, this_process())  # the gain is measured against the defaults: a new start tries them again
+    (queued,) = study.get_trials(states=(TrialState.WAITING,))
+    assert queued.system_attrs["fixed_params"] == study.user_attrs["defaults"]
+
+
+@pytest.mark.usefixtures("by_formula")
+def test_a_trial_that_is_killed_from_outside_is_run_again_without_limit(
+    opened: Callable[[Search], optuna.Study], tmp_path: Path
+) -> None:
+    search = Search(method="tent", **SMALL)
+    study = opened(search)
+    gone = f"{os.uname().nodename}:{ended_process()}"
+    for kills in range(6):
+        studies.begin(study, gone)
+        trial = study.ask()
+        if kills:  # the first kill comes before the trial has noted its process
+            trial.set_user_attr("process", gone)
+            trial.set_user_attr("driver", gone)
+    study.tell(trial.number, state=TrialState.FAIL)  # and the last between giving it up and queueing it again
+    found = tune(search, storage=str(tmp_path / "study"), trials=2)
+    assert [trial.state for trial in found.trials] == ["complete", "complete"]
+    assert found.default is not None
 
 
 def test_bad_trials_stop_after_two_rounds(
@@ -233,7 +257,7 @@ def test_combinations_that_make_no_sense_are_rejected_not_failed(
     search = Search(method="mita", **SMALL)
     study = opened(search)
     nonsense = {**search.defaults(ResourceCache()), "data_model": "fresh", "predictor_steps": 3, "data_model_steps": 1}
-    study.tell(study.ask(), state=TrialState.FAIL)
+    study.tell(study.ask(), state=TrialState.PRUNED)
     study.enqueue_trial(nonsense)
     found = tune(search, storage=str(tmp_path / "study"), trials=2)
     assert found.trials[1].state == "pruned"

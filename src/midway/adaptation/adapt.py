@@ -10,9 +10,10 @@ from typing import Any
 from torch import nn
 
 from midway._suggest import unknown
+from midway.adaptation.answers import source_copy
 from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
-from midway.adaptation.registry import FOR_EVERY_METHOD, STATISTICS, WRAP, find, hyperparameters
+from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, WRAP, find, hyperparameters
 from midway.adaptation.wrappers import WRAPPERS
 
 PRESETS = ("published", "tuned")
@@ -28,7 +29,10 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
             and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``
             (see ``midway.clustered``); all accept ``preset="published"``, and those that were searched
-            ``preset="tuned"`` (see ``midway.methods.preset``).
+            ``preset="tuned"`` (see ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose
+            answer contains NaN or Inf is answered by the network as given, the state stays as before the batch, and
+            ``diagnostics["source_answers"]`` counts such batches. The default ``"raise"`` is a ``NonFiniteError``,
+            also with the state as before the batch.
 
     Example:
         >>> import midway
@@ -49,10 +53,17 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
             "statistics must be 'clustered', 'clustered-batch' (without memory), or None for the method's own, "
             f"got {statistics!r}."
         )
+    on_nonfinite = settings.pop(ON_NONFINITE, None)
+    if on_nonfinite not in (None, "raise", "source"):
+        raise ValueError(f"on_nonfinite must be 'raise' (the default) or 'source', got {on_nonfinite!r}.")
+    given = model
     if statistics is not None and not isinstance(model, Method):  # the method refuses an adapted model
         model = clustered(model, memory=statistics == "clustered")
     adapted = find(method)(model, **settings)
-    return adapted if wrap is None else WRAPPERS[wrap](adapted)
+    outermost = adapted if wrap is None else WRAPPERS[wrap](adapted)
+    if on_nonfinite == "source":
+        outermost.fallback = (source_copy(given, adapted),)
+    return outermost
 
 
 def preset(method: str, name: str) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Self, final
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, is_logits
+from midway.adaptation.answers import answered, warn_of_probabilities
+from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, refuse_meta_default
 from midway.adaptation.clustered import is_clustered, kinds_of, statistics_of
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
 from midway.adaptation.normalization import uses_batch_statistics
@@ -37,6 +38,7 @@ class _Sealed(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         with torch.inference_mode(False):
+            refuse_meta_default()
             check_hyperparameters(cls, kwargs)
             method = super().__call__(*args, **kwargs)
             bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
@@ -95,6 +97,9 @@ class Method(Stateful, metaclass=_Sealed):
     published: ClassVar[Mapping[str, Any]] = {}
     uses_source_statistics: ClassVar[bool] = False
     names_layers: ClassVar[tuple[str, ...]] = ()
+    fallback: tuple[nn.Module, ...] = ()  # networks that answer in place of NaN or Inf; neither state nor submodules
+    checked_gradient = False  # whether the network has been differentiated by its weights
+    _warned_of_probabilities = False
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -139,26 +144,26 @@ class Method(Stateful, metaclass=_Sealed):
         """Adapt to float images (N, C, H, W) in [0, 1] and return their logits (N, classes), float32, detached.
 
         Methods whose ``about.accepts_signals`` is True also take signals (N, C, L) of any range. Images of another
-        type, shape, device or range raise TypeError or ValueError; the state is then unchanged.
+        type, shape, device or range raise TypeError or ValueError, and an answer with NaN or Inf raises NonFiniteError;
+        the state is then unchanged. Calls from several threads are served one after the other.
         """
-        self._check_images(images)
-        with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
-            images = images.detach().clone() if images.is_inference() else images.detach()
-            images = self._prepare(images)
-            with ExitStack() as batch:
-                for kinds in kinds_of(self):
-                    batch.enter_context(kinds.during(images))
-                logits = self.step(images)
-            for kinds in kinds_of(self):
-                found = kinds.of_images()
-                self.records |= {"kinds": found, "num_kinds": len(set(found)), "outliers": kinds.outliers()}
-        if not is_logits(logits, images):
-            shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise TypeError(
-                f"{type(self).__name__}.step must return logits ({len(images)}, classes) for {len(images)} images, "
-                f"it returned {shown}."
-            )
-        return logits.detach().float()
+        with self._lock:
+            self._check_images(images)
+            with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
+                images = images.detach().clone() if images.is_inference() else images.detach()
+                return answered(self, self._prepare(images))
+
+    def adapt_to(self, images: Tensor) -> Tensor:
+        """Take the step, in which clustered statistics treat these images as the batch, and record their kinds."""
+        found = kinds_of(self)
+        with ExitStack() as batch:
+            for kinds in found:
+                batch.enter_context(kinds.during(images))
+            logits = self.step(images)
+        for kinds in found:
+            of_images = kinds.of_images()
+            self.record(kinds=of_images, num_kinds=len(set(of_images)), outliers=kinds.outliers())
+        return logits
 
     @torch.no_grad()
     def network_logits(self, images: Tensor) -> Tensor:
@@ -201,7 +206,7 @@ class Method(Stateful, metaclass=_Sealed):
         """What the method recorded: values of the last batch, and counters since the last reset."""
         return dict(self.records)
 
-    def record(self, **values: float) -> None:
+    def record(self, **values: Any) -> None:
         """Write values into the diagnostics."""
         self.records |= values
 
@@ -233,6 +238,8 @@ class Method(Stateful, metaclass=_Sealed):
         if self.num_trainable():
             wanted = fn(torch.empty(0, device=first_weight(self, torch.empty(0)).device))
             refuse_half_precision({"the trainable part": nn.Parameter(wanted, requires_grad=False)})
+        for network in self.fallback:
+            network._apply(fn)
         return super()._apply(fn, recurse)
 
     # ---- checks ------------------------------------------------------------------------------------------------------
@@ -254,16 +261,17 @@ class Method(Stateful, metaclass=_Sealed):
         layout = self.memory_format if images.ndim == 4 else torch.contiguous_format
         if few.shape not in self._checked_shapes:
             try:
-                check_logits(self.model, few.contiguous(memory_format=layout), len(images))
+                logits = check_logits(self.model, few.contiguous(memory_format=layout), len(images))
             except ValueError as refusal:
                 if layout is torch.contiguous_format:
                     raise
                 self._set_layout(channels_last=False)  # a network may need the plain layout: x.view(len(x), -1)
                 try:
-                    check_logits(self.model, few.contiguous())
+                    logits = check_logits(self.model, few.contiguous())
                 except ValueError:
                     self._set_layout(channels_last=True)
                     raise refusal from refusal.__cause__
+            self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=5)
             self._checked_shapes.add(few.shape)
         return images.contiguous(memory_format=self.memory_format if images.ndim == 4 else torch.contiguous_format)
 

@@ -29,8 +29,8 @@ def check_hyperparameters(method: type, given: Mapping[str, Any]) -> None:
                 f'statistics is an argument of midway.adapt(model, "...", statistics="clustered"); '
                 f"write {method.__name__}(midway.clustered(model)) instead."
             )
-        if name == "preset" and name not in known:
-            raise TypeError(f'preset is an argument of midway.adapt(model, "...", preset={value!r}).')
+        if name in ("preset", "on_nonfinite") and name not in known:
+            raise TypeError(f'{name} is an argument of midway.adapt(model, "...", {name}={value!r}).')
         if name not in known:
             raise TypeError(unknown(f"hyper-parameter of {method.__name__}", name, list(known)[2:]))
         annotation = known[name].annotation
@@ -58,10 +58,19 @@ def _check_type(name: str, value: Any, wanted: str) -> None:
         raise ValueError(f"{name} must be a finite number, got {value!r}.")
 
 
+def refuse_meta_default() -> None:
+    """Refuse to create tensors without values, which happens if meta is the default device of torch."""
+    if torch.get_default_device().type == "meta":
+        raise ValueError("the default device of torch is meta, without values: use torch.set_default_device('cpu').")
+
+
 def check_images(images: Tensor, model: nn.Module, *, signals: bool = False) -> None:
     """Refuse images that are not a batch for a model: type, shape, device, values; ``signals`` accepts (N, C, L)."""
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: use torch.as_tensor(images).")
+    if images.layout is not torch.strided or images.is_nested:
+        kind = "nested" if images.is_nested else str(images.layout).removeprefix("torch.")
+        raise TypeError(f"images must be a dense tensor, got a {kind} one: stack them, or use images.to_dense().")
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point in [0, 1], got {images.dtype}: divide by 255 as float.")
     # A network with 2D convolutions accepts a single image (C, H, W), which must not pass for a batch of signals.
@@ -71,6 +80,7 @@ def check_images(images: Tensor, model: nn.Module, *, signals: bool = False) -> 
         raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}{hint}.")
     if images.numel() == 0:
         raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
+    refuse_meta_default()
     parameter = first_weight(model, images)
     if images.device != parameter.device:
         raise ValueError(f"images are on {images.device}, the model is on {parameter.device}: move one of them.")
@@ -93,18 +103,20 @@ def is_logits(output: object, images: Tensor) -> bool:
     return isinstance(output, Tensor) and output.ndim == 2 and len(output) == len(images)
 
 
-def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None) -> None:
-    """Refuse a model that does not return logits for a few images of a batch; its size is for the error message."""
+def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None) -> Tensor:
+    """Return the logits of a few images of a batch, whose size is for the error message; refuse other outputs."""
     try:
         with torch.no_grad():
             logits = logits_of(model(images))
-    except (RuntimeError, ValueError, IndexError) as error:
+    except Exception as error:  # the code of a network can raise anything
         single_image = len(images) == 1 and "xpected more than 1" in str(error)  # the words of torch's norm layers
         single = " (a single image has no batch statistics in some layer: give larger batches)" if single_image else ""
         shape = (batch_size or len(images), *images.shape[1:])
         is_swapped = images.ndim == 4 and images.shape[3] in (1, 3)
         swapped = " ((N, C, H, W) is right: use images.movedim(-1, 1))" if is_swapped else ""
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if not isinstance(error, RuntimeError | ValueError | IndexError) and str(error):
+            reason = f"{type(error).__name__}: {reason}"
         raise ValueError(f"the model does not accept images of shape {shape}{single or swapped}: {reason}") from error
     if isinstance(logits, Tensor) and logits.shape in (images.shape[:1], (len(images), 1)):
         raise ValueError(_SINGLE_LOGIT)
@@ -113,6 +125,10 @@ def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None
             f"the model must return logits (N, classes), got {_shown(logits, len(images), batch_size)} "
             f"for {batch_size or len(images)} images."
         )
+    if not logits.is_floating_point():
+        raise ValueError(f"the model returns {logits.dtype} logits, which carry no gradient: return floating point.")
+    checked: Tensor = logits
+    return checked
 
 
 _SINGLE_LOGIT = (

@@ -48,6 +48,8 @@ def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn
         raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was compiled from.")
     if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
         raise TypeError("the model has lazy layers without weights: call it once on an image, then adapt it.")
+    if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
+        raise TypeError("the model has weights on the meta device, without values: load its weights, then adapt it.")
     try:
         clone = copy.deepcopy(model, memo=graph_tensors(model))
     except Exception as error:

@@ -12,9 +12,9 @@ from midway.adaptation.base import Method
 METHODS: Registry[type[Method]] = Registry("method", group="methods", package="midway.methods")
 """The methods by the name in their ``about``."""
 
-STATISTICS, WRAP, PRESET = FOR_EVERY_METHOD = ("statistics", "wrap", "preset")
+STATISTICS, WRAP, PRESET, ON_NONFINITE = FOR_EVERY_METHOD = ("statistics", "wrap", "preset", "on_nonfinite")
 """What ``midway.adapt`` accepts for every method besides its hyper-parameters: the statistics of BatchNorm layers, a
-wrapper, and a preset."""
+wrapper, a preset, and what to do if an answer is not finite."""
 
 M = TypeVar("M", bound=type[Method])
 

@@ -33,7 +33,7 @@ POSTERIZED_LEVEL = 16  # four bits
 
 def draw(images: int, views: int, generator: torch.Generator, numbers: int = NUMBERS) -> Tensor:
     """Draw the uniform numbers of views, (images, views, numbers), on the CPU."""
-    return torch.rand(images, views, numbers, generator=generator)
+    return torch.rand(images, views, numbers, generator=generator, dtype=torch.float32)
 
 
 def crops(images: Tensor, numbers: Tensor, crop: Crop = "pad") -> Tensor:
@@ -131,7 +131,7 @@ def _operate(images: Tensor, link: Tensor, active: Tensor, outside: Tensor) -> T
     """Apply to each active image the operation that its numbers select."""
     choice = (9 * link[:, 0]).long()
     level = 0.1 + 0.9 * link[:, 1]
-    sign = torch.where(link[:, 2] < 0.5, -1.0, 1.0)
+    sign = torch.where(link[:, 2] < 0.5, -1.0, 1.0).to(link)  # not in the default dtype
     result = images.clone()
     for number, operation in enumerate((autocontrast, equalize, posterize)):
         chosen = (active & (choice == number)).nonzero().flatten()

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from midway._files import write_atomically
+from midway._files import parse_json, write_atomically
 from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
 from midway.bench.engines.base import using_threads
@@ -114,7 +114,7 @@ class Fit:
     def load(cls, path: Path) -> Fit:
         """Read what ``save`` wrote."""
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            return cls(**parse_json(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path} does not describe a budget ({error}): delete it to choose again.") from error
 

@@ -15,6 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from midway._files import printable
 from midway._suggest import unknown
 from midway.adaptation.adapt import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
@@ -84,6 +85,8 @@ class Entry:
         except (TypeError, ValueError) as error:
             at_fault = next((setting for setting in settings if setting in str(error)), "name")
             raise SettingError(f"{name}: {error}", at_fault) from error
+        if not printable(label or written):
+            raise SettingError(f"{name}: the label {label or written!r} has bytes that are not text.", "label")
         return cls(name, settings, label or (f"{name}({written})" if written else name))
 
     def complete_settings(self, seed: int) -> dict[str, Any]:

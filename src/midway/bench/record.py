@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from midway._files import parse_json
 from midway.metrics import METRICS
 from midway.streams import Scenario
 
@@ -115,6 +116,7 @@ class Cell:
         }
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])
+        check_types(cls, values | {"scenario": None})
         values["settings"] = with_tuples(values["settings"])
         values["scenario"] = Scenario.parse(values["scenario"])
         return cls(**values)
@@ -130,6 +132,22 @@ def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_tuples(value: Any) -> Any:
     return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def check_types(kind: type, values: Mapping[str, Any]) -> None:
+    """Raise TypeError if a value read from a file is not what the annotation of its field says."""
+    plain = {"str": str, "int": int, "float": int | float, "None": type(None), "dict": dict, "tuple": tuple}
+    for each in fields(kind):
+        allowed = [plain.get(part.partition("[")[0]) for part in str(each.type).split(" | ")]
+        value = values.get(each.name)
+        if value is None and each.name not in values:
+            continue
+        if None not in allowed and not any(isinstance(value, one) for one in allowed if one is not None):
+            raise TypeError(f"{each.name} is {value!r:.40}, expected {each.type}")
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 class StoreError(ValueError):
@@ -199,7 +217,15 @@ class Result:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Result:
         """Read a result from plain values."""
-        return cls(**(content | {"batch_accuracies": tuple(content["batch_accuracies"])}))
+        values = content | {"batch_accuracies": tuple(content["batch_accuracies"])}
+        check_types(cls, values)
+        if not all(map(_is_number, values["batch_accuracies"])):
+            raise TypeError("batch_accuracies are not numbers")
+        tables = {"metrics": values["metrics"], **values["groups"]}
+        for name, table in tables.items():
+            if not isinstance(table, dict) or not all(_is_number(value) for value in table.values()):
+                raise TypeError(f"{name} is not a table of numbers")
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -258,7 +284,7 @@ class Record:
     def from_line(cls, line: bytes, where: str) -> Record:
         """Read one line; a ``StoreError`` with ``where``, the file and the number of the line, if that fails."""
         try:
-            content = json.loads(line)
+            content = parse_json(line)
             written = content["format"]
         except (ValueError, TypeError, KeyError) as error:
             raise StoreError(
@@ -287,6 +313,7 @@ class Record:
                 values["result"] = Result.from_dict(content["result"])
             if content["failure"] is not None:
                 values["failure"] = Failure(**content["failure"])
+            check_types(cls, values)
             return cls(**values)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{where}: this result is incomplete ({error!r}): repair or remove the line.") from error

@@ -6,8 +6,6 @@ import errno
 import io
 import logging
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -17,7 +15,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from midway._files import FolderLock, FolderTakenError, write_atomically
+from midway._arrays import ArrayFileError, read_npz
+from midway._files import FolderLock, FolderTakenError, remove, write_atomically
 from midway.bench.engines import Engine
 from midway.bench.record import Cell, Record, StoreError
 
@@ -95,6 +94,8 @@ class Store:
             raise StoreError(f"{folder} cannot be written to ({error.strerror}): choose another --out.") from error
         with ExitStack() as opened:
             opened.callback(lock.close)
+            for left_over in (folder / PREDICTIONS).glob(".*.partial"):
+                remove(left_over)  # of a run that was killed
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             opened.callback(os.close, self._file)
             self._recover()
@@ -217,9 +218,8 @@ def load_predictions(folder: Path, record: Record) -> dict[str, NDArray[Any]]:
     if record.predictions is None or not (folder / record.predictions).is_file():
         raise FileNotFoundError(f"{folder} has no predictions of {record.cell}: run it with --keep-predictions.")
     try:
-        with (folder / record.predictions).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return dict(file)
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+        return read_npz(folder / record.predictions)
+    except ArrayFileError as error:
         raise StoreError(
             f"{folder / record.predictions} is damaged ({error}): remove it, then run the plan again with "
             "--keep-predictions."

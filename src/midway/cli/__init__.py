@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from errno import EDQUOT, ENOSPC
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from rich.markup import escape
 from midway import __version__
 from midway._workers import WorkerError
 from midway.cli import compare, data, figures, listings, paper, report, run, tune
+from midway.cli.signals import interrupted, status, stop_on_signals
 from midway.cli.terminal import terminal
 
 app = typer.Typer(
@@ -26,7 +28,7 @@ app.command()(report.report)
 app.command(cls=figures.FiguresCommand)(figures.figures)
 app.command()(tune.tune)
 app.add_typer(listings.methods_app, name="methods")
-app.command("models")(listings.list_models)
+app.add_typer(listings.models_app, name="models")
 app.command("list")(listings.list_registry)
 app.add_typer(data.app, name="data")
 
@@ -48,10 +50,23 @@ def _options(
 
 def main() -> None:
     """Run the command line; errors that the user can correct are printed as one line without a traceback."""
+    stop_on_signals()
     try:
         app()
+    except SystemExit:
+        if interrupted():  # where a command does not handle it, typer prints "Aborted." and ends with status 1
+            sys.exit(status())
+        raise
     except (ValueError, OSError, ImportError, WorkerError) as error:
         terminal(stderr=True).print(
-            f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True
+            f"[bold red]error:[/bold red] {escape(_sentence(error))}", highlight=False, soft_wrap=True
         )
         sys.exit(1)
+
+
+def _sentence(error: Exception) -> str:
+    """Return what an error says; the operating system's number is left out, and a full disk has its remedy."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    remedy = ": free some space, then run the same command again" if error.errno in (ENOSPC, EDQUOT) else ""
+    return f"{error.filename or 'a file'}: {error.strerror}{remedy}."

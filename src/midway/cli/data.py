@@ -15,8 +15,10 @@ from rich.progress import Progress, TaskID, TimeElapsedColumn
 from rich.table import Table
 
 from midway import data
+from midway.cli.signals import stopped
 from midway.cli.terminal import Json, print_json, terminal
 from midway.data.datasets import REGISTRY
+from midway.data.manifest import Manifest
 
 app = typer.Typer(help="Fetch, list, make and preview data sets.", no_args_is_help=True)
 
@@ -88,17 +90,25 @@ def make(
     if source is None and not name.endswith("-c"):
         raise ValueError(f"{name} does not end in -c, so its clean data must be given with --from.")
     clean = _source(source or name.removesuffix("-c"), size)
-    with _progress() as progress:
-        path = data.make_corrupted(
-            clean,
-            data.data_home() / name if out is None else out,
-            corruptions=None if corruption is None else corruption.split(","),
-            severities=parse_severities(severity),
-            seed=seed,
-            layout=layout,
-            jobs=jobs,
-            progress=progress,
-        )
+    folder = data.data_home() / name if out is None else out
+    try:
+        with _progress() as progress:
+            path = data.make_corrupted(
+                clean,
+                folder,
+                corruptions=None if corruption is None else corruption.split(","),
+                severities=parse_severities(severity),
+                seed=seed,
+                layout=layout,
+                jobs=jobs,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        manifest = Manifest.read(folder)
+        parts = (() if manifest is None else tuple(manifest.files), () if manifest is None else manifest.due)
+        done, due = (sum(part != "labels.npy" for part in some) for some in parts)
+        terminal().print(f"Stopped: {done} of {done + due} parts are in {folder}. Run the same command to continue.")
+        raise stopped() from None
     terminal().print(f"[bold]{name}[/] is in {path}.", soft_wrap=True)
 
 

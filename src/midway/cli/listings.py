@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,11 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from midway import methods, models
+from midway._files import file_digest
 from midway._suggest import unknown
 from midway.adaptation import describe
 from midway.bench.entries import import_plugins
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import Json, print_json, terminal
+from midway.models.checkpoints import digest_file, write_digest
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
 HOW_THEY_WORK = ("name", "adapts", "passes per batch", "needs")
@@ -40,6 +43,7 @@ REGISTRIES = {
 WIDE = 110
 """Columns of a terminal from which on the hyper-parameters of a method are a table."""
 
+models_app = typer.Typer(help="List the networks, or add a checksum to a checkpoint.", invoke_without_command=True)
 methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_command=True)
 
 
@@ -171,8 +175,11 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, header: boo
     return table
 
 
-def list_models(as_json: Json = False) -> None:
+@models_app.callback()
+def list_models(context: typer.Context, as_json: Json = False) -> None:
     """List the trained networks of the package and the architectures."""
+    if context.invoked_subcommand is not None:
+        return
     cards = models.cards()
     if as_json:
         print_json({"trained": [asdict(card) for card in cards], "architectures": list(models.ARCHITECTURES)})
@@ -185,3 +192,21 @@ def list_models(as_json: Json = False) -> None:
         facts = {"network": network, "clean accuracy": accuracy, "data": card.data, "licence": card.licence}
         console.print(_table(("", ""), list(facts.items()), header=False))
     console.print(f"Untrained architectures: {', '.join(models.ARCHITECTURES)}", highlight=False)
+
+
+@models_app.command("add")
+def add_model(
+    path: Annotated[Path, typer.Argument(help="A checkpoint file.")],
+    architecture: Annotated[str | None, typer.Option(help="Its network (default: inferred from its tensors).")] = None,
+) -> None:
+    """Load a checkpoint once and write its checksum beside it; whenever it is loaded, the file is compared with it."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint at {path}.")
+    network = models.load(path, architecture=architecture, sha256=file_digest(path))
+    digest = write_digest(path)
+    terminal().print(
+        f"{path} is a {type(network).__name__} with SHA-256 {digest}, now in {digest_file(path).name}.",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )

@@ -16,6 +16,7 @@ from midway.bench.budget import Fit, fit_grid, read_duration
 from midway.bench.resources import load_network
 from midway.cli.report import print_table, report_run
 from midway.cli.run import check_device, command_line, run_into, show_results, split_commas, stored
+from midway.cli.signals import stopped
 from midway.cli.terminal import ProgressLine, terminal
 from midway.metrics import METRICS
 from midway.report import Table, export, frame, group_records, stored_run
@@ -105,7 +106,7 @@ def paper_table(
     for part, comparison in versus_best(frame(records)).items():
         console.print(f"mita on {part}: {comparison}", highlight=False)
     if tally is None or any(record.failure for record in records):
-        raise typer.Exit(130 if tally is None else 1)
+        raise stopped() if tally is None else typer.Exit(1)
 
 
 def _table(

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from midway._secrets import without_password
 from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, Tally, read_records
 from midway.bench import run as run_cells
 from midway.bench.budget import CostEstimator
@@ -26,6 +27,7 @@ from midway.bench.record import environment
 from midway.bench.resources import check_data
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
+from midway.cli.signals import stopped
 from midway.cli.terminal import PLAN_COLUMNS, Json, RunProgress, in_words, print_json, print_plan, terminal
 
 ENGINE_HELP = f"Where it runs: {', '.join(ENGINES)}."
@@ -189,7 +191,7 @@ def show_results(
     *,
     left_out: Mapping[str, str] | None = None,
 ) -> None:
-    """Print tables, write the report, and end the command with a status: 1 if cells failed, 130 if it was stopped."""
+    """Print tables, write the report, and end the command with a status: 1 if cells failed, 128 + n after signal n."""
     from midway.cli.report import print_table, report_run
     from midway.report import stored_run
 
@@ -197,7 +199,7 @@ def show_results(
     if tally is None:
         with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the report
             report_run(console, run)
-        raise typer.Exit(130)
+        raise stopped()
     for comparison in run.comparisons:
         if comparison.records:
             print_table(console, comparison.table())
@@ -214,8 +216,9 @@ def show_results(
 
 
 def command_line() -> str:
-    """Return the command that was started, to be stored with results."""
-    return shlex.join(["midway", *sys.argv[1:]])
+    """Return the command that was started, to be stored with results; passwords in addresses are hidden."""
+    command = shlex.join(["midway", *map(without_password, sys.argv[1:])])
+    return command.encode(errors="backslashreplace").decode()  # arguments may have bytes that are not UTF-8
 
 
 def _show_other_results(console: Console, store: Store, cells: Sequence[Cell], *, keep_old: bool) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +9,23 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from midway._files import write_atomically
 from midway.bench import Engine, LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
 from midway.bench.entries import import_plugins, parse_entries
 from midway.bench.resources import check_data
-from midway.cli.run import ENGINE_HELP, Address, EngineOption, Import, check_device, create_engine, split_commas, stored
+from midway.cli.run import (
+    ENGINE_HELP,
+    Address,
+    EngineOption,
+    Import,
+    check_device,
+    command_line,
+    create_engine,
+    split_commas,
+    stored,
+)
+from midway.cli.signals import stopped
 from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
 from midway.report import search_run, write_report
 from midway.report.figures import draw_figures, save
@@ -24,6 +34,7 @@ from midway.streams import Scenario
 from midway.tune import SCENARIOS, Search, StudyResult, TrialRecord, held_out_plan
 from midway.tune import tune as run_search
 from midway.tune.result import HELD_OUT, STUDY
+from midway.tune.run import finished_trials
 
 
 def tune(
@@ -85,7 +96,7 @@ def tune(
     )
     options = {"address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
     chosen = create_engine(engine, options, engine_option, jobs=jobs)
-    _check(search, chosen, folder)
+    _check(console, search, chosen, folder)
     seconds = read_duration(timeout) if timeout else float("inf")
     try:
         with ProgressLine(console) as progress:
@@ -99,24 +110,31 @@ def tune(
                 on_trial=_TrialPrinter(console, progress, trials),
             )
     except KeyboardInterrupt:
-        console.print("Stopped. Every finished trial is stored. Run the same command to continue.")
-        raise typer.Exit(130) from None
-    from midway.tune.storage import without_password  # imports optuna
-
-    result = replace(result, command=shlex.join(["midway", *map(without_password, sys.argv[1:])]))
+        done = finished_trials(search, storage or str(folder / "study.journal"))
+        console.print(f"Stopped: {done} of {trials} trials are stored. Run the same command to continue.")
+        raise stopped() from None
+    result = replace(result, command=command_line())
     _show(console, result)
     plan = _save(console, folder, search, result)
     _finish(console, folder, result, plan if gain else None, jobs)
 
 
-def _check(search: Search, engine: Engine, folder: Path) -> None:
+def _check(console: Console, search: Search, engine: Engine, folder: Path) -> None:
     """Raise before a search begins if it cannot run, or if the folder has the result of another search."""
     cells = search.cells({})
     check_device(cells, engine)
     check_data(cells, engine.resources)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / STUDY
-    if path.is_file() and (other := StudyResult.load(path).study) != search.name:
+    if not path.is_file():
+        return
+    try:
+        other = StudyResult.load(path).study
+    except ValueError:  # the storage has every trial, so the file is only a copy
+        aside = path.replace(path.with_name(f"{STUDY}.damaged"))
+        console.print(f"{path} was damaged: it is now {aside.name}, and is written again.", soft_wrap=True)
+        return
+    if other != search.name:
         raise ValueError(
             f"{folder} has the result of another search ({other}; this one is {search.name}): choose another --out, or "
             f"remove {path}."
@@ -126,8 +144,7 @@ def _check(search: Search, engine: Engine, folder: Path) -> None:
 def _save(console: Console, folder: Path, search: Search, result: StudyResult) -> Path:
     """Write the result, the best settings as a plan, and the figures; return the plan."""
     result.save(folder / STUDY)
-    plan = folder / "best.toml"
-    plan.write_text(held_out_plan(search, result), encoding="utf-8")
+    plan = write_atomically(folder / "best.toml", held_out_plan(search, result))
     for name, figure in draw_figures(result):
         save(figure, folder / name)
     console.print(f"Best settings: {plan} (for `midway run`), every trial: {folder / STUDY}", soft_wrap=True)
@@ -149,7 +166,7 @@ def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | No
             ending = error
         except KeyboardInterrupt:
             console.print("Stopped while measuring the gain. Run the same command to continue.")
-            ending = typer.Exit(130)
+            ending = stopped()
     if failed := result.count("failed"):
         console.print(f"{failed} trials failed; {STUDY} has the reasons.")
     page = write_report(search_run(folder, result), folder / "report.html")

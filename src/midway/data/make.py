@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 import pickle
 import shutil
@@ -22,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from midway._files import FolderLock, write_atomically
+from midway._files import FolderLock, check_space, naming, remove, reserve, write_atomically
 from midway._workers import Died, Task, Tell, WorkerPool, run_here
 from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.corruptions import REGISTRY, corruption_names
@@ -135,7 +136,10 @@ def make_corrupted(
     )
     shared = plan.folder / ".source"  # gives the clean images to worker processes
     with FolderLock(plan.folder):
+        for left_over in (shared, *plan.folder.glob(".*.part"), *plan.folder.glob(".*.partial")):
+            remove(left_over)  # of a call that was killed
         manifest = _continued(plan)
+        check_space(plan.folder, _bytes_to_write(plan, jobs or os.cpu_count() or 1), plan.data.name)
         with chunk_workers(data.images, shared, jobs or os.cpu_count() or 1) as run:
             _write(plan, manifest, shared, run, progress)
     return plan.folder
@@ -189,26 +193,47 @@ def _write(
             done = plan.severities.index(severities[0]) * count
             progress(corruption, done, total)
             staging = folder / f".{part.replace('/', '-')}.part"
-            shutil.rmtree(staging, ignore_errors=True)
-            for inner in {Path(name).parent for name in names}:
-                (staging / inner).mkdir(parents=True)
-            if not names:
-                np.lib.format.open_memmap(staging, mode="w+", dtype=np.uint8, shape=(total, *shape[1:]))
             chunks = [
                 Chunk(source, corruption, severity, plan.seed, rows, staging, order * count, names[rows])
                 for order, severity in enumerate(severities)
                 for rows in _chunks(shape)
             ]
-            for finished in run(chunks):
-                done += finished
-                progress(corruption, done, total)
-            if names:
-                shutil.rmtree(path, ignore_errors=True)
-                path.parent.mkdir(exist_ok=True)
-            staging.replace(path)
+            try:
+                for inner in {Path(name).parent for name in names}:
+                    (staging / inner).mkdir(parents=True)
+                if not names:
+                    _create_array(staging, (total, *shape[1:]))
+                for finished in run(chunks):
+                    done += finished
+                    progress(corruption, done, total)
+                if names:
+                    shutil.rmtree(path, ignore_errors=True)
+                    path.parent.mkdir(exist_ok=True)
+                staging.replace(path)
+            except BaseException:
+                remove(staging)
+                raise
             manifest = _recorded(folder, manifest, part)
         if severities[-1] == plan.severities[-1]:
             progress(corruption, total, total)
+
+
+def _bytes_to_write(plan: _Plan, jobs: int) -> int:
+    """Return the size of the arrays that are missing, and of the copy of the images for worker processes."""
+    size = math.prod(plan.data.images.shape)
+    if plan.layout != "npy":
+        return 0  # the size of compressed files is known only afterwards
+    missing = sum(not (plan.folder / part).exists() for part, _, _ in plan.parts)
+    copied = jobs > 1 and isinstance(plan.data.images, np.ndarray)
+    return missing * len(plan.severities) * size + copied * size
+
+
+def _create_array(path: Path, shape: tuple[int, ...]) -> None:
+    """Create a .npy file of bytes with its full size on the disk."""
+    with naming(path), path.open("wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        reserve(file, file.tell() + math.prod(shape))
 
 
 def _label_file(plan: _Plan) -> bytes:
@@ -276,7 +301,8 @@ class Chunk(Task):
             stored.flush()
         for name, image in zip(self.names, pixels, strict=bool(self.names)):
             picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-            picture.save(self.target / name, quality=JPEG_QUALITY)
+            with naming(self.target / name):
+                picture.save(self.target / name, quality=JPEG_QUALITY)
         return len(pixels)
 
 
@@ -296,15 +322,15 @@ def chunk_workers(images: ImageArray, source: Path, jobs: int) -> Iterator[Calla
                     raise OSError(f"{chunk.corruption} was not finished, {count.reason}: run the same command again.")
                 yield count
 
-        with source.open("wb") as file:
-            if isinstance(images, np.ndarray):
-                np.save(file, images)
-            else:
-                pickle.dump(images, file)  # a lazy reader is a list of paths
         try:
+            with naming(source), source.open("wb") as file:
+                if isinstance(images, np.ndarray):
+                    np.save(file, images)
+                else:
+                    pickle.dump(images, file)  # a lazy reader is a list of paths
             yield run
         finally:
-            source.unlink()
+            source.unlink(missing_ok=True)
 
 
 def _opened(source: Path) -> ImageArray:

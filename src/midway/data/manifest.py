@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from midway._files import file_digest, write_atomically
+from midway._files import file_digest, parse_json, write_atomically
 from midway._version import __version__
 from midway.data.datasets import ASSETS, data_home
 
@@ -55,7 +55,7 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_text(encoding="utf-8"))
             if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
                 return None
             content["due"] = tuple(content.get("due", ()))

@@ -5,11 +5,24 @@ Each file registers its class in ``METHODS``; ``_classes`` (generated) imports t
 
 from midway.adaptation.about import About
 from midway.adaptation.adapt import adapt, preset
+from midway.adaptation.answers import NonFiniteError
 from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
 from midway.adaptation.registry import METHODS, find, hyperparameters, names, register
 from midway.methods import _classes
 from midway.methods._classes import *  # noqa: F403
 
-__all__ = ["METHODS", "About", "Method", "adapt", "clustered", "find", "hyperparameters", "names", "preset", "register"]
+__all__ = [
+    "METHODS",
+    "About",
+    "Method",
+    "NonFiniteError",
+    "adapt",
+    "clustered",
+    "find",
+    "hyperparameters",
+    "names",
+    "preset",
+    "register",
+]
 __all__ += _classes.__all__

@@ -13,6 +13,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from midway._files import file_digest, write_atomically
+
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "network", "ema_state_dict")
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "backbone.", "encoder.")
 HEADS = ("linear", "classifier", "head", "output", "logits")
@@ -32,6 +34,35 @@ _UNUSED = re.compile(r"(^|\.)((normalize|sub_block1)(\.|$)|(mean|std|mu|sigma)$)
 
 class CheckpointError(ValueError):
     """A checkpoint is unsafe, damaged or does not fit the network."""
+
+
+def digest_file(path: Path) -> Path:
+    """Return where the checksum of a checkpoint is: beside it, in the format of the program ``sha256sum``."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def write_digest(path: Path) -> str:
+    """Write the checksum of a checkpoint beside it, and return it; ``midway.models.load`` then compares it."""
+    digest = file_digest(path)
+    write_atomically(digest_file(path), f"{digest}  {path.name}\n")
+    return digest
+
+
+def check_digest(path: Path, sha256: str | None = None) -> None:
+    """Refuse a checkpoint with another checksum than this one, or than the one beside it."""
+    where = "sha256"
+    if sha256 is None and digest_file(path).is_file():
+        where = digest_file(path).name
+        sha256 = digest_file(path).read_text(errors="replace").partition(" ")[0]
+    if sha256 is None:
+        return
+    if not re.fullmatch("[0-9a-f]{8,64}", sha256.strip().lower()):
+        raise CheckpointError(f"{where} of {path} is not a SHA-256: give at least 8 hexadecimal digits.")
+    if not (digest := file_digest(path)).startswith(sha256.strip().lower()):
+        raise CheckpointError(
+            f"{path} has SHA-256 {digest[:12]}..., {where} says {sha256[:12]}...: the file has changed since; get it "
+            "again, or run `midway models add` if the change is yours."
+        )
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:

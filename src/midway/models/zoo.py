@@ -10,9 +10,16 @@ from typing import Any
 
 from torch import nn
 
-from midway._files import file_digest, write_atomically
+from midway._files import file_digest, parse_json, write_atomically
 from midway._suggest import unknown
-from midway.models.checkpoints import HEADS, CheckpointError, load_weights, read_state_dict, stored_constants
+from midway.models.checkpoints import (
+    HEADS,
+    CheckpointError,
+    check_digest,
+    load_weights,
+    read_state_dict,
+    stored_constants,
+)
 from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
@@ -67,7 +74,7 @@ class Card:
     @classmethod
     def read(cls, path: Path) -> Card:
         """Read a card from JSON."""
-        content = json.loads(path.read_text())
+        content = parse_json(path.read_text())
         content["class_names"] = tuple(content["class_names"])
         return cls(**content)
 
@@ -102,13 +109,17 @@ def create(architecture: str, **arguments: Any) -> nn.Module:
     return network(**(preset | arguments))
 
 
-def load(name_or_path: str | Path, *, architecture: str | None = None, **arguments: Any) -> nn.Module:
+def load(
+    name_or_path: str | Path, *, architecture: str | None = None, sha256: str | None = None, **arguments: Any
+) -> nn.Module:
     """Load a trained network, ready to use: images in [0, 1] in, logits out, in evaluation mode.
 
     Args:
         name_or_path: A name that ``midway models`` lists, a checkpoint file (``.safetensors``, ``.pth``, ...), or
             ``"architecture@file"`` as in plans.
         architecture: The network of a file, for example ``"wrn28_10"``. Default: inferred from its tensors.
+        sha256: The checksum that the file must have, or its beginning. Default: that in ``FILE.sha256``, which
+            ``midway models add`` writes; without one, a flipped bit in a weight cannot be noticed.
         **arguments: Constructor arguments for a file, such as ``mean`` and ``std``: normalisation is part of the
             model. Default: the constants in the file, if it has them; else none for WideResNets (as for
             RobustBench's), 0.5 for GroupNorm ResNets, and for CIFAR ResNets those of CIFAR-10, with 100 classes those
@@ -122,8 +133,8 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
     """
     known = {card.name: card for card in cards()}
     if str(name_or_path) in known:
-        if architecture or arguments:
-            raise TypeError(f"{name_or_path} is fixed by its card: leave out architecture and arguments.")
+        if architecture or arguments or sha256:
+            raise TypeError(f"{name_or_path} is fixed by its card: leave out architecture, sha256 and arguments.")
         return _load_card(known[str(name_or_path)])
     if isinstance(name_or_path, str) and "@" in name_or_path and not Path(name_or_path).exists():
         if architecture:
@@ -139,6 +150,7 @@ def load(name_or_path: str | Path, *, architecture: str | None = None, **argumen
         raise ValueError(
             unknown("model", str(name_or_path), known) + f" There is no such checkpoint file either.{hint}"
         )
+    check_digest(path, sha256)
     state = read_state_dict(path)
     if architecture is None:
         architecture, guessed = _guess(state, path)

@@ -60,7 +60,7 @@ class ReplayBuffer:
         count, device = len(like), like.device
         indices = torch.randint(self.capacity, (count,), generator=generator, device=device)
         noise = self.noise(like, generator)
-        fresh = torch.rand(count, generator=generator, device=device) < self.reinit_probability
+        fresh = torch.rand(count, generator=generator, device=device, dtype=torch.float32) < self.reinit_probability
         rows = self._row.to(device)[indices]
         if self._images is None:
             return indices, noise

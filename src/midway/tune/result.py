@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from midway._files import write_atomically
+from midway._files import parse_json, write_atomically
 from midway.bench.record import with_tuples
 from midway.methods import find
 from midway.streams import Scenario
@@ -129,7 +129,7 @@ class StudyResult:
     def load(cls, path: Path) -> StudyResult:
         """Read what ``save`` wrote."""
         try:
-            content = json.loads(path.read_text())
+            content = parse_json(path.read_text())
             trials = [
                 TrialRecord(**(trial | {"rounds": tuple(trial["rounds"]), "settings": with_tuples(trial["settings"])}))
                 for trial in content.pop("trials")

@@ -39,6 +39,7 @@ class SearchTask(TaskOfCell):
     storage: str
     trials: int
     seconds: float
+    driver: str
 
     def run(self, memory: dict[str, Any], tell: Tell) -> None:
         """Run trials and tell the record of each."""
@@ -52,6 +53,7 @@ class SearchTask(TaskOfCell):
                 study,
                 resources,
                 trials=self.trials,
+                driver=self.driver,
                 may_begin=lambda: time.monotonic() < ends,
                 on_trial=tell,
             )
@@ -103,9 +105,12 @@ def tune(
             on_trial(trial)
 
     with studies.opened(search, storage, engine.resources or ResourceCache()) as study:
+        driver = studies.this_process()
+        studies.begin(study, driver)
         while True:
             before = study.get_trials(deepcopy=False)
-            task = SearchTask(cell, search, storage, trials, ends - time.monotonic(), modules=registering_modules(cell))
+            left = ends - time.monotonic()
+            task = SearchTask(cell, search, storage, trials, left, driver, modules=registering_modules(cell))
             spare = SPARE_TASKS if engine.local and jobs > 1 else 0
             results = list(engine.map([task] * (jobs + spare), on_message))
             died = [result for _, result in results if isinstance(result, Died)]
@@ -115,3 +120,11 @@ def tune(
                 return result
             if len(now) == len(before):
                 raise RuntimeError(f"no trial was begun, {died[0].reason}: use fewer jobs, or check the memory.")
+
+
+def finished_trials(search: Search, storage: str) -> int:
+    """Return the number of trials of a search that a storage has the result of."""
+    studies = import_studies()
+    with studies.opened(search, storage, ResourceCache()) as study:
+        result: StudyResult = studies.result_of(search, study)
+    return sum(trial.state in ("complete", "pruned", "failed") for trial in result.trials)

@@ -5,7 +5,6 @@ Passwords of databases are never shown. A process is identified by machine, numb
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -20,7 +19,8 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial
 
-from midway._files import FolderLock
+from midway._files import FolderLock, parse_json
+from midway._secrets import hide_password, without_password
 
 HEARTBEAT_SECONDS = 30
 """Interval of heartbeats in a database; after four missed ones a trial is given to others."""
@@ -43,7 +43,14 @@ def open_storage(text: str, on_lost: OnLost | None = None) -> Iterator[BaseStora
                 _repair(file)
         except OSError as error:
             raise ValueError(f"the storage {path} cannot be written to ({error.strerror}): choose another.") from error
-        yield JournalStorage(JournalFileBackend(str(file), lock_obj=_JournalLock(file)))
+        try:
+            journal = JournalStorage(JournalFileBackend(str(file), lock_obj=_JournalLock(file)))
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # of a line with other content
+            raise ValueError(
+                f"{path} is a damaged journal of a search ({type(error).__name__}: {error}): remove it, or choose "
+                "another storage. Nothing was changed."
+            ) from error
+        yield journal
         return
     url = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", text)  # the driver that midway[tune] installs
     try:
@@ -109,30 +116,10 @@ def _repair(path: Path) -> None:
 
 def _is_operation(line: bytes) -> bool:
     try:
-        operation = json.loads(line)
+        operation = parse_json(line)
     except ValueError:
         return False
     return isinstance(operation, dict) and "op_code" in operation
-
-
-def without_password(address: str) -> str:
-    """Return an address of a database with its password hidden."""
-    scheme, sign, rest = address.partition("://")
-    if not sign:
-        return address
-    login, at, host = rest.rpartition("@")
-    user, colon, _ = login.partition(":")
-    rest = f"{user}:***@{host}" if at and colon else rest
-    return f"{scheme}://" + re.sub("(password=)[^&]*", r"\1***", rest, flags=re.IGNORECASE)
-
-
-def hide_password(text: str, address: str) -> str:
-    """Return a text with the password of an address hidden."""
-    login, _, host = address.partition("://")[2].rpartition("@")
-    secrets = [login.partition(":")[2], *re.findall("password=([^&]*)", host, flags=re.IGNORECASE)]
-    for secret in filter(None, secrets):
-        text = text.replace(secret, "***")
-    return text
 
 
 @contextmanager

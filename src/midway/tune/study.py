@@ -16,6 +16,7 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from midway.adaptation.answers import NonFiniteError
 from midway.adaptation.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.bench.entries import SettingError
 from midway.bench.resources import ResourceCache
@@ -31,10 +32,13 @@ WARMUP_ROUNDS = 2
 """Rounds before the pruner can stop a trial."""
 
 ATTEMPTS = 3
-"""How often settings are tried whose process dies."""
+"""How often settings are tried that kill their worker process."""
 
 PATIENCE = 20
 """A trial whose process cannot be seen is given up after this many times the duration of the longest trial."""
+
+DRIVER = "driver:"
+"""Prefix of the attributes of a study that name the processes which started a search."""
 
 OnTrial = Callable[[TrialRecord], None]
 
@@ -89,7 +93,7 @@ def opened(search: Search, storage: str, resources: ResourceCache) -> Iterator[o
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        with open_storage(storage, retry) as shared:
+        with open_storage(storage, retry_without_heartbeat) as shared:
             yield open_study(search, shared, resources)
     finally:
         optuna.logging.set_verbosity(before)
@@ -119,13 +123,16 @@ def run_trials(
     resources: ResourceCache,
     *,
     trials: int,
+    driver: str = "",
     may_begin: Callable[[], bool] = lambda: True,
     on_trial: OnTrial | None = None,
 ) -> None:
     """Run trials in this process until the study has enough of them; others may work on the same study.
 
-    A trial that raises is recorded as failed. Ctrl-C passes through; the running trial is queued again.
+    A trial that raises is recorded as failed. Ctrl-C passes through; the running trial is queued again. ``driver`` is
+    the process that started this one; by default it is this one.
     """
+    driver = driver or this_process()
     streams: list[Stream] = []
     while True:
         retry_lost(study)
@@ -137,13 +144,14 @@ def run_trials(
 
         def objective(trial: Trial, streams: Sequence[Stream] = streams, begun: list[int] = begun) -> float:
             begun.append(trial.number)
+            trial.set_user_attr("driver", driver)
             return _objective(trial, search, streams, resources)
 
         try:
             study.optimize(objective, n_trials=1, catch=(Exception,))
         except KeyboardInterrupt:
             for number in begun:
-                retry(study, study.get_trials(deepcopy=False)[number], attempts=None)
+                retry(study, study.get_trials(deepcopy=False)[number])
             raise
         except ValueError:
             if not any(study.get_trials(deepcopy=False)[number].state.is_finished() for number in begun):
@@ -165,7 +173,7 @@ def _objective(trial: Trial, search: Search, streams: Sequence[Stream], resource
     try:
         settings = {name: suggest(trial, name, space) for name, space in search.space.items()}
         result = score(search.cells(settings), streams, resources, on_round=on_round)
-    except SettingError as error:  # an invalid combination: the sampler learns to avoid it
+    except (SettingError, NonFiniteError) as error:  # the sampler learns to avoid what is invalid or diverges
         trial.set_user_attr("failure", f"rejected: {error}")
         raise optuna.TrialPruned(str(error)) from error
     except optuna.TrialPruned:
@@ -183,33 +191,76 @@ def num_taken(trials: Sequence[FrozenTrial]) -> int:
     return sum(trial.state != TrialState.WAITING for trial in trials) - len(_retried(trials))
 
 
+def begin(study: optuna.Study, driver: str) -> None:
+    """Prepare a study for the driver of a search: queue again what earlier drivers lost, and register this one.
+
+    A person has started the search again, so trials that were killed are queued however often that happened. The
+    defaults are queued even if they killed their worker too often: the gain is measured against them.
+    """
+    registered = [name.removeprefix(DRIVER) for name in study.user_attrs if name.startswith(DRIVER)]
+    if registered and all(status_of(other) == "dead" for other in registered):
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            _give_up(study, trial, deaths=0)
+    retry_lost(study)
+    trials = study.get_trials(deepcopy=False)
+    retried, defaults = _retried(trials), study.user_attrs["defaults"]
+    for trial in trials:
+        if trial.state == TrialState.FAIL and trial.number not in retried:
+            too_many_deaths = trial.user_attrs.get("deaths", 0) >= ATTEMPTS
+            has_defaults = defaults in (trial.params, trial.system_attrs.get("fixed_params"))
+            # Without a reason, a process was killed between marking the trial as failed and queueing it again.
+            if "failure" not in trial.user_attrs or (too_many_deaths and has_defaults):
+                retry(study, trial)
+    study.set_user_attr(f"{DRIVER}{driver}", True)
+
+
 def retry_lost(study: optuna.Study) -> None:
     """Mark running trials whose process died as failed, and queue their settings again.
 
     A journal has no heartbeats: processes of this machine are looked up. A trial that takes very much longer than any
-    other is given up wherever it runs.
+    other is given up wherever it runs. Deaths count against a trial only if the driver is alive: if it is dead, too,
+    both were killed from outside.
     """
     trials = study.get_trials(deepcopy=False)
     longest = max((trial.duration for trial in trials if trial.duration is not None), default=timedelta(days=1))
     for trial in trials:
         if trial.state != TrialState.RUNNING:
             continue
-        process = str(trial.user_attrs.get("process", ""))
+        process, driver = (str(trial.user_attrs.get(name, "")) for name in ("process", "driver"))
         status = status_of(process) if process else "unknown"
+        killed = bool(driver) and status_of(driver) == "dead"
         patience = max(PATIENCE * longest, timedelta(minutes=10)) if process else timedelta(minutes=1)
         overdue = datetime.now() - (trial.datetime_start or datetime.now()) > patience
-        if status == "dead" or (status == "unknown" and overdue):
-            with suppress(ValueError):  # another process was faster
-                study.tell(trial.number, state=TrialState.FAIL)
-                retry(study, trial)
+        if killed or status == "dead" or (status == "unknown" and overdue):
+            _give_up(study, trial, deaths=trial.user_attrs.get("deaths", 0) + (not killed))
 
 
-def retry(study: optuna.Study, trial: FrozenTrial, attempts: int | None = ATTEMPTS) -> None:
-    """Queue the settings of a lost trial with Optuna's callback, unless they were lost too often; None: always."""
+def _give_up(study: optuna.Study, trial: FrozenTrial, *, deaths: int) -> None:
+    """Mark a running trial as failed and queue its settings again, unless it killed its worker too often."""
+    with suppress(ValueError):  # another process was faster
+        if deaths >= ATTEMPTS:
+            reason = f"its worker process died {deaths} times (out of memory?)"
+            live = optuna.trial.Trial(study, trial._trial_id)
+            live.set_user_attr("deaths", deaths)
+            live.set_user_attr("failure", reason)
+        study.tell(trial.number, state=TrialState.FAIL)
+        if deaths < ATTEMPTS:
+            retry(study, trial, deaths=deaths)
+
+
+def retry(study: optuna.Study, trial: FrozenTrial, *, deaths: int = 0) -> None:
+    """Queue the settings of a lost trial with Optuna's callback; ``deaths`` is how often it killed its worker."""
     lost = copy.deepcopy(trial)
-    lost.user_attrs = {}  # the process that died is not the one that will run it
+    lost.user_attrs = {"deaths": deaths} if deaths else {}  # the process that died is not the one that will run it
     with ignore_experimental():
-        RetryHeartbeatStaleTrialCallback(max_retry=None if attempts is None else attempts - 1)(study, lost)
+        RetryHeartbeatStaleTrialCallback()(study, lost)
+
+
+def retry_without_heartbeat(study: optuna.Study, trial: FrozenTrial) -> None:
+    """Queue the settings of a trial whose heartbeats in a database ended, unless that happened too often."""
+    deaths = trial.user_attrs.get("deaths", 0) + 1
+    if deaths < ATTEMPTS:
+        retry(study, trial, deaths=deaths)
 
 
 def _retried(trials: Sequence[FrozenTrial]) -> set[int]:
@@ -238,7 +289,7 @@ def record_of(trial: FrozenTrial) -> TrialRecord:
         by_group=trial.user_attrs.get("by_group", {}),
         rounds=rounds,
         seconds=None if trial.duration is None else trial.duration.total_seconds(),
-        failure=trial.user_attrs.get("failure", ""),
+        failure=trial.user_attrs.get("failure", "its process was killed" if trial.state == TrialState.FAIL else ""),
     )
 
 

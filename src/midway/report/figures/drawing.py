@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from midway._files import write_atomically
 from midway.report.tidy import PlotStyle
 
 if TYPE_CHECKING:
@@ -178,9 +180,9 @@ def save(figure: Figure, path: Path, *, dpi: int = 200) -> list[Path]:
 
     ``dpi`` is that of the PNG, and of images within the others.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for suffix, metadata in _WITHOUT_DATE.items():
-        written.append(path.with_name(path.name + suffix))
-        figure.savefig(written[-1], dpi=dpi, metadata=metadata)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=suffix[1:], dpi=dpi, metadata=metadata)
+        written.append(write_atomically(path.with_name(path.name + suffix), drawn.getvalue()))
     return written
