@@ -170,6 +170,14 @@ def test_duplicates_constant_images_and_noise_do_not_split() -> None:
             assert all(each.isfinite().all() for each in (found.members, found.mixing, known.centres, known.covariance))
 
 
+def test_grey_images_among_coloured_ones_are_no_kind() -> None:
+    images = torch.rand(100, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    images[7] = images[7].mean(dim=0)
+    found = assign(KnownKinds.none(), spectra(images))[0]
+    assert set(kinds(found)) == {0}
+    assert set(kinds(assign(KnownKinds.none(), spectra(images.mean(dim=1, keepdim=True)))[0])) == {0}
+
+
 def test_real_corruptions_are_told_apart_and_a_pure_batch_is_not() -> None:
     images = midway.data.load("cifar10-mini").first(200).images
     noisy, blurred = (midway.data.corrupt(images, name, severity=5) for name in ("speckle_noise", "gaussian_blur"))

@@ -378,11 +378,10 @@ class _Normalise(torch.autograd.Function):
         pixels = tuple(range(2, x.ndim))
         exact = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
-            mean = x.mean(pixels, dtype=exact) if pixels else x.to(exact)
+            mean, variance = _moments(x, exact)
             centre = mean.mean(0)
-            square = (x - _expanded(centre, x)).square_()
-            square = square.mean(pixels) if pixels else square
-            mean, square = (mean - centre).requires_grad_(), square.requires_grad_()
+            mean = (mean - centre).requires_grad_()
+            square = (variance + mean.detach().square()).requires_grad_()
             weight, bias = (None if each is None else each.detach().requires_grad_() for each in (weight, bias))
             with torch.enable_grad():
                 scale, shift = layer.scale_and_shift(mean, square, centre, weight, bias)
@@ -423,6 +422,18 @@ class _Normalise(torch.autograd.Function):
         dx = dy * _expanded(ctx.outputs[0].detach(), x)
         dx.addcmul_(x.to(exact), _expanded(slope, x)).add_(_expanded(constant, x))
         return dx.to(x.dtype), d_weight, d_bias, None
+
+
+def _moments(x: Tensor, exact: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return mean and variance of each image and channel, a few images at a time, which stay in the cache."""
+    if x.ndim == 2:
+        return x.to(exact), torch.zeros_like(x, dtype=exact)
+    pixels, few = tuple(range(2, x.ndim)), max(1, 2**18 // x[0].numel())
+    means, variances = [], []
+    for some in x.split(few):
+        means.append(some.mean(pixels, dtype=exact))
+        variances.append((some - _expanded(means[-1], some)).square_().mean(pixels))
+    return torch.cat(means), torch.cat(variances)
 
 
 def _expanded(values: Tensor, x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ fitted to the most recent images of a stream and updated by every batch:
 4. Merge. Two kinds with D^2 < 9 become one.
 
 Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
-is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
+is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1 + 125 / n) /
 (D^2 / median))^2 and those of the larger kind the rest. A kind that is not rare is trusted by s - 4 - 200 / n instead,
 if that is more.
 
@@ -20,12 +20,13 @@ The counts of a kind decay slowly, by half in 7,000 images, and a kind without i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from midway.adaptation.spectra import FEATURES
+from midway.adaptation.spectra import FEATURES, FLOOR, PLANES
 
 LIMIT = 24
 """The largest number of kinds."""
@@ -46,7 +47,7 @@ WIDER = 5.0
 """How much wider a rare kind may be than the others before an image far from its centre starts another one."""
 
 LEAST_VARIANCE = 0.1
-"""What is added to the variances: differences of log power by less than about 0.3 tell nothing."""
+"""What is added to the variances: small differences of log power tell nothing, however small the others are."""
 
 
 @dataclass
@@ -117,7 +118,7 @@ class _Fit:
     """One update of the mixture: ``x`` are the recent spectra, ``r`` the probabilities of the kinds."""
 
     def __init__(self, known: KnownKinds, batch: Tensor) -> None:
-        self.x = torch.cat([known.recent, batch])
+        self.x = _with_colours(known.recent, batch)
         self.total, self.images = len(self.x), len(batch)
         self.distinct = len(self.x.float().unique(dim=0))  # copies of an image are one example of its kind
         self.origin = self.x.mean(dim=0)
@@ -125,7 +126,7 @@ class _Fit:
         self.unsplit, self.median = known.unsplit + self.images, float(FEATURES)
         self.moves = torch.eye(len(self.counts), dtype=self.x.dtype, device=self.x.device)
         if not self.counts.any():
-            self.centres[0], self.counts[0] = batch.mean(dim=0), 1
+            self.centres[0], self.counts[0] = self.x.mean(dim=0), 1
         self.r = self._probabilities()
         # What earlier images than the recent ones say about a centre: their number and their mean.
         in_recent = self.r[: self.total - self.images].sum(dim=0)
@@ -252,7 +253,7 @@ class _Fit:
                 nearest = int(distances[k].masked_fill(~larger, torch.inf).argmin())
                 distance = float(distances[k, nearest] - self.median / counts[k].clamp(min=1))
                 p = float(counts[k] / (counts[k] + counts[nearest]))
-                trust[k] = 1 - min(1.0, (1.5 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
+                trust[k] = 1 - min(1.0, (1 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
                 if p > 2 * RARE:
                     trust[k] = max(float(trust[k]), min(1.0, distance * p * (1 - p) - (4 + 200 / self.distinct)))
                 of_larger = self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing
@@ -266,6 +267,15 @@ class _Fit:
         inner = centres @ torch.linalg.solve(self.covariance, centres.T)
         distances: Tensor = inner.diagonal()[:, None] + inner.diagonal() - 2 * inner
         return distances
+
+
+def _with_colours(recent: Tensor, batch: Tensor) -> Tensor:
+    """Join the spectra and give grey images the mean colours of the others: greyness is content, not a corruption."""
+    x, colours = torch.cat([recent, batch]), slice(FEATURES // PLANES, None)
+    grey = (x[:, colours] < math.log(FLOOR) + 0.1).all(dim=1)
+    if grey.any() and not grey.all():
+        x[grey, colours] = x[~grey, colours].mean(dim=0)
+    return x
 
 
 def _shrunk(scatter: Tensor, n: int) -> Tensor:
