@@ -73,7 +73,9 @@ def midway(
         if done:
             status = os.waitstatus_to_exitcode(code)
         elif passed > min(limit, limit if seconds is None else seconds):
-            os.killpg(child, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)  # first alone: it may not have its own group yet
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
             status = -signal.SIGALRM if passed > limit else -signal.SIGKILL
         else:

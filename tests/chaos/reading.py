@@ -111,7 +111,7 @@ def damage_files(folder: Path, ways: int, chance: random.Random) -> list[Row]:
     """Damage each file in ``ways`` of the twenty ways and read it."""
     from chaos.campaign import Row
 
-    held = "refused in one sentence that names the file, or read; within a second, without much memory"
+    held = "refused in one sentence that names the file, or read; within 20 seconds and 1 GB"
     rows, unnoticed = [], 0
     for name, (path, read) in readers(folder).items():
         row = Row(f"damaged {name}", held)

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from midway._workers import Died, Task
+from midway.bench.engines._ray_connection import HeadLostError, HeadWatch, connect
 from midway.bench.engines.base import CellTask, Engine, engine
 from midway.bench.record import Cell
 from midway.bench.resources import FROM_FILES, ResourceCache, load_network
@@ -47,8 +49,8 @@ class RayEngine(Engine):
     dies is started again on another one; each cell gives one record.
 
     Args:
-        address: Address of a running cluster, ``"auto"`` for the one this machine belongs to; None starts one. An
-            existing connection is used.
+        address: Address of a running cluster, ``"auto"`` for the one this machine belongs to; None starts one that
+            listens on the loopback interface alone. An existing connection is used.
         cpus_per_task: CPUs that a task reserves; None for the threads it uses.
         gpus_per_task: GPUs that a task reserves, such as 0.25 for four tasks per GPU; None for 1 on ``cuda``, else 0.
         retries: How often a task is started again if its worker or node dies.
@@ -97,13 +99,7 @@ class RayEngine(Engine):
     def _connect(self) -> ModuleType:
         ray = import_ray()
         if not ray.is_initialized():
-            try:
-                ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-            except (ConnectionError, ValueError) as error:
-                reason = str(error).strip().splitlines()[0]
-                raise ValueError(
-                    f"no Ray cluster answers at '{self.address}' ({reason}): start one with `ray start`."
-                ) from error
+            connect(ray, self.address)
             self._owns_connection = True
         return ray
 
@@ -124,8 +120,12 @@ class RayEngine(Engine):
         remote = ray.remote(max_retries=self.retries)(_run_task)
         waiting = deque(enumerate(tasks))
         running: dict[Any, tuple[int, float]] = {}  # reference to a Ray task -> index of its task, start time
+        watch, lost = HeadWatch(ray), False
         try:
             while waiting or running:
+                if not watch.answers():
+                    time.sleep(POLL_SECONDS)
+                    continue
                 # A few more than fit, so that no node waits for the driver; nodes may join at any time.
                 capacity = 2 * max(_slots(ray, dict(kind)) for kind in kinds) + 2 if waiting else 0
                 while waiting and len(running) < capacity:
@@ -136,18 +136,22 @@ class RayEngine(Engine):
                     running[reference] = (index, time.perf_counter())
                 done, _ = ray.wait(list(running), num_returns=1, timeout=POLL_SECONDS)
                 if progress is not None and on_message is not None:
-                    for index, message in ray.get(progress.take.remote()):
-                        on_message(tasks[index], message)
+                    with suppress(ray.exceptions.GetTimeoutError):
+                        for index, message in ray.get(progress.take.remote(), timeout=POLL_SECONDS):
+                            on_message(tasks[index], message)
                 for reference in done:
                     index, started = running.pop(reference)
                     yield tasks[index], _fetch(ray, reference, started)
+        except HeadLostError:
+            lost = True  # whatever asks the head for something would wait for minutes
+            raise
         finally:
             grace = max(task.stop_seconds for task in tasks)
-            for reference in running:
+            for reference in () if lost else running:
                 ray.cancel(reference, force=not grace)  # without force the task sees a KeyboardInterrupt
-            if running and grace:
+            if running and grace and not lost:
                 ray.wait(list(running), num_returns=len(running), timeout=grace)
-            if progress is not None:
+            if progress is not None and not lost:
                 ray.kill(progress)
 
 
