@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.clustered import ClusteredBatchNorm, kinds_of, use_clustered_statistics
+from midway.adaptation.clustered import ClusteredBatchNorm, use_clustered_statistics
+from midway.adaptation.seen_kinds import kinds_of
 from midway.bench.entries import Entry, parse_entries
 from midway.testing import batches, tiny_network
 

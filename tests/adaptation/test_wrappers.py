@@ -78,7 +78,7 @@ def test_a_window_without_batch_statistics_passes_single_images() -> None:
     method.model.register_forward_hook(lambda _module, inputs, _output: sizes.append(len(inputs[0])))
     for image in batches(1)[0].split(1):
         method(image)
-    assert sizes[1:9] == [1, 1, 1, 4, 1, 1, 1, 4]  # the first tries out the network
+    assert sizes[-8:] == [1, 1, 1, 4, 1, 1, 1, 4]  # after the passes that try out the network
 
 
 def test_a_window_starts_anew_with_images_of_another_size() -> None:
@@ -277,6 +277,32 @@ def test_wrappers_by_name_and_in_plans() -> None:
     method = midway.adapt(tiny_network(), "tent", **entry.settings)
     assert isinstance(method, midway.Guarded)
     assert method.hyperparameters["lr"] == 0.5
-    message = "wrap must be 'episodic', 'guarded', 'periodic', 'window' or None, got 'foil'"
+    message = "wrap must be 'episodic', 'guarded', 'mirrored', 'periodic', 'window' or None, got 'foil'"
     with pytest.raises(ValueError, match=message):
         midway.adapt(tiny_network(), "tent", wrap="foil")
+
+
+def test_mirrored_averages_the_answers_to_image_and_mirror_image() -> None:
+    network, (images, _, _) = tiny_network(), batches(3)
+    found = midway.adapt(network, "bn", views="mirror")(images)
+    plain = midway.BN(network)
+    expected = (plain(images).softmax(dim=1) + plain(images.flip(-1)).softmax(dim=1)) / 2
+    torch.testing.assert_close(found.softmax(dim=1), expected)
+    mita = midway.adapt(network, "mita", views="mirror")
+    inner = midway.MITA(network)
+    expected = inner(images).softmax(dim=1)
+    with torch.no_grad():
+        expected = (expected + inner.model(inner.adapted_images.flip(-1)).softmax(dim=1)) / 2
+    torch.testing.assert_close(mita(images).softmax(dim=1), expected)
+    cost = midway.cost.measure_cost(midway.adapt(network, "tent", views="mirror"), images)
+    assert (cost.forward_passes, cost.backward_passes) == (2, 1)
+    with pytest.raises(ValueError, match="views must be 'mirror', or None for the image alone, got 'flip'"):
+        midway.adapt(network, "bn", views="flip")
+
+
+def test_a_reset_within_a_batch_also_forgets_kinds_of_images() -> None:
+    network, (first, second, _) = tiny_network(), batches(3)
+    episodic = midway.adapt(network, "bn", statistics="clustered", wrap="episodic")
+    episodic(first)
+    expected = midway.adapt(network, "bn", statistics="clustered")(second)
+    torch.testing.assert_close(episodic(second), expected, rtol=0, atol=0)

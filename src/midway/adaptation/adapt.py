@@ -13,8 +13,9 @@ from midway._suggest import unknown
 from midway.adaptation.answers import source_copy
 from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
-from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, WRAP, find, hyperparameters
+from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, VIEWS, WRAP, find, hyperparameters
 from midway.adaptation.wrappers import WRAPPERS
+from midway.adaptation.wrappers.mirrored import Mirrored
 
 PRESETS = ("published", "tuned")
 
@@ -27,10 +28,11 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
-            and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``
-            (see ``midway.clustered``); all accept ``preset="published"``, and those that were searched
-            ``preset="tuned"`` (see ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose
-            answer contains NaN or Inf is answered by the network as given, the state stays as before the batch, and
+            and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``, or
+            ``"clustered-batch"`` without memory (see ``midway.clustered``); all accept ``views="mirror"`` (see
+            ``midway.Mirrored``) and ``preset="published"``, and those that were searched ``preset="tuned"`` (see
+            ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose answer contains NaN or
+            Inf is answered by the network as given, the state stays as before the batch, and
             ``diagnostics["source_answers"]`` counts such batches. The default ``"raise"`` is a ``NonFiniteError``,
             also with the state as before the batch.
 
@@ -59,7 +61,11 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
     given = model
     if statistics is not None and not isinstance(model, Method):  # the method refuses an adapted model
         model = clustered(model, memory=statistics == "clustered")
+    views = settings.pop(VIEWS, None)
+    if views not in (None, "mirror"):
+        raise ValueError(f"views must be 'mirror', or None for the image alone, got {views!r}.")
     adapted = find(method)(model, **settings)
+    adapted = adapted if views is None else Mirrored(adapted)
     outermost = adapted if wrap is None else WRAPPERS[wrap](adapted)
     if on_nonfinite == "source":
         outermost.fallback = (source_copy(given, adapted),)

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from midway.adaptation.answers import answered, warn_of_probabilities
 from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, refuse_meta_default
-from midway.adaptation.clustered import is_clustered, kinds_of, statistics_of
+from midway.adaptation.clustered import is_clustered, statistics_of
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
 from midway.adaptation.normalization import uses_batch_statistics
 from midway.adaptation.optimization import optimizer_step
 from midway.adaptation.parameters import first_weight, refuse_half_precision
 from midway.adaptation.precision import without_autocast_cache
 from midway.adaptation.problem import Problem
+from midway.adaptation.seen_kinds import kinds_of
 from midway.adaptation.space import SearchSpace, search_over
 from midway.adaptation.state import Stateful
 from midway.models.outputs import return_logits
@@ -170,6 +171,16 @@ class Method(Stateful, metaclass=_Sealed):
         """Return f(x) of the network in its present state, without gradients."""
         logits: Tensor = self.model(images)
         return logits
+
+    def mirrored_logits(self, images: Tensor) -> Tensor:
+        """Return the answers of the network, in its present state, to the mirror images of the last batch."""
+        return self.network_logits(images.flip(-1))
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Return to a snapshot; during a batch, clustered statistics then find its kinds anew."""
+        super().restore(snapshot)
+        for kinds in kinds_of(self):
+            kinds.begin_again()
 
     def optimizer_step(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
         """Take one step on a loss, or on a sum of terms, unless it is not finite; return whether it was taken.

@@ -29,7 +29,7 @@ def check_hyperparameters(method: type, given: Mapping[str, Any]) -> None:
                 f'statistics is an argument of midway.adapt(model, "...", statistics="clustered"); '
                 f"write {method.__name__}(midway.clustered(model)) instead."
             )
-        if name in ("preset", "on_nonfinite") and name not in known:
+        if name in ("preset", "on_nonfinite", "views") and name not in known:
             raise TypeError(f'{name} is an argument of midway.adapt(model, "...", {name}={value!r}).')
         if name not in known:
             raise TypeError(unknown(f"hyper-parameter of {method.__name__}", name, list(known)[2:]))

@@ -20,154 +20,19 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from midway.adaptation.kinds import LIMIT, RECENT, Assignment, KnownKinds, assign
+from midway.adaptation.kinds import LIMIT
+from midway.adaptation.normalise_by_image import NormaliseByImage
 from midway.adaptation.normalization import drop_running_statistics
-from midway.adaptation.spectra import FEATURES, spectra
+from midway.adaptation.seen_kinds import ENOUGH, Kinds, Plan, one_kind
 from midway.adaptation.state import Stateful
 
 PRIOR = 3.0
 """The number of images that the source's statistics count as."""
-
-_STATE = ("centres", "counts", "covariance")
-
-ENOUGH = 64.0
-"""The number of images up to which the memory completes those of the batch, and which it averages over."""
-
-
-@dataclass
-class Plan:
-    """How the layers compute the statistics of one pass, for the ``kinds`` that occur in it.
-
-    Attributes:
-        members: The probability of each kind for each image, (images, kinds).
-        mixing: The share of each kind in the statistics of each kind.
-        kinds: The slots of the kinds.
-        remembered: The number of images in memory of each of these kinds, before this batch.
-        transfer: The weights with which the memories of all slots make up those before this batch, since kinds may have
-            been split or merged; None for a pass that is not remembered.
-        spectra: The spectra of the images.
-        outliers: Which images are of a rare kind.
-        layers: The memory of each layer before this batch.
-    """
-
-    members: Tensor
-    mixing: Tensor
-    kinds: Tensor
-    remembered: Tensor
-    transfer: Tensor | None
-    spectra: Tensor
-    outliers: Tensor
-    layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-
-
-class Kinds(nn.Module):
-    """The kinds of images that a network with clustered statistics has seen; all its layers share one instance.
-
-    A new batch updates the kinds and the memory. Further passes over the batch (also mirrored or slightly changed) use
-    its kinds. Passes over other images, as samples of the model, are divided into kinds by themselves and are not
-    remembered.
-    """
-
-    centres: Tensor
-    counts: Tensor
-    covariance: Tensor
-    recent: Tensor
-    filled: Tensor
-    unsplit: Tensor
-    remembered: Tensor
-
-    def __init__(self, memory: bool) -> None:
-        super().__init__()
-        self.memory = memory
-        known = KnownKinds.none()
-        for name in _STATE:
-            self.register_buffer(name, getattr(known, name))
-        self.register_buffer("recent", torch.zeros(RECENT if memory else 0, FEATURES, dtype=torch.float64))
-        self.register_buffer("filled", torch.zeros((), dtype=torch.long))
-        self.register_buffer("unsplit", torch.zeros((), dtype=torch.long))
-        self.register_buffer("remembered", torch.zeros(LIMIT, dtype=torch.float64))
-        self.managed = False  # whether a method says when a batch begins
-        self.images: Tensor | None = None
-        self.batch: Plan | None = None
-        self.present: Plan | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Omit the present batch: a copy starts with the next one."""
-        return {**self.__dict__, "images": None, "batch": None, "present": None}
-
-    @contextmanager
-    def during(self, images: Tensor) -> Iterator[None]:
-        """Treat these images as the batch: they update the kinds, and passes over them use their kinds."""
-        self.images, self.batch = images, self._observe(spectra(images))
-        try:
-            yield
-        finally:
-            self.images = None
-
-    def enter(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
-        """Choose the plan of a pass from its images (a forward pre-hook of the network)."""
-        images = inputs[0]
-        batch = self.batch if self.images is not None or not self.managed else None
-        if batch is not None and _close(images, self.images):
-            self.present = batch
-            return
-        found = spectra(images)
-        if batch is not None and _close(found, batch.spectra):
-            self.present = batch
-        elif self.managed:
-            self.present = self._plan(assign(KnownKinds.none(images.device), found)[0], found, learn=False)
-        else:
-            self.present = self.batch = self._observe(found)
-
-    def _observe(self, found: Tensor) -> Plan:
-        if not self.memory:
-            return self._plan(assign(KnownKinds.none(found.device), found)[0], found, learn=False)
-        recent = self.recent[RECENT - int(self.filled) :]
-        centres, counts, covariance, recent = (
-            each.double() for each in (self.centres, self.counts, self.covariance, recent)
-        )
-        assignment, known = assign(KnownKinds(centres, counts, covariance, recent, int(self.unsplit)), found)
-        plan = self._plan(assignment, found, learn=True)
-        for name in _STATE:
-            getattr(self, name).copy_(getattr(known, name))
-        self.filled.fill_(len(known.recent))
-        self.unsplit.fill_(known.unsplit)
-        self.recent[RECENT - len(known.recent) :] = known.recent.to(self.recent)
-        batch = assignment.members.sum(dim=0)
-        self.remembered.copy_((assignment.moves @ self.remembered.double()).clamp(max=ENOUGH) + batch)
-        self.remembered.mul_(self.counts > 0)
-        return plan
-
-    def _plan(self, found: Assignment, of: Tensor, *, learn: bool) -> Plan:
-        moved = found.moves * self.remembered.double() if learn else torch.zeros_like(found.moves)
-        remembered = moved.sum(dim=1)
-        transfer = (moved / remembered.clamp(min=1e-9)[:, None]).float() if learn else None
-        present = found.members.sum(dim=0) > 1e-3
-        kinds = (present | (found.mixing[present] > 1e-3).any(dim=0)).nonzero().flatten()
-        members, mixing = found.members[:, kinds], found.mixing[kinds][:, kinds]
-        members, mixing = (each / each.sum(dim=1, keepdim=True).clamp(min=1e-9) for each in (members, mixing))
-        remembered = remembered[kinds].clamp(max=ENOUGH).float()
-        return Plan(members.float(), mixing.float(), kinds, remembered, transfer, of, found.outliers)
-
-    def of_images(self) -> list[int]:
-        """Return the kind of each image of the last batch, as the number of its slot."""
-        if self.batch is None:
-            return []
-        return self.batch.kinds[self.batch.members.argmax(dim=1)].tolist()
-
-    def outliers(self) -> int:
-        """Return how many images of the last batch are of a rare kind."""
-        return 0 if self.batch is None else int(self.batch.outliers.sum())
 
 
 def clustered(model: nn.Module, *, memory: bool = True, prior: float = PRIOR) -> nn.Module:
@@ -204,11 +69,6 @@ def clustered(model: nn.Module, *, memory: bool = True, prior: float = PRIOR) ->
 def is_clustered(model: nn.Module) -> bool:
     """Return whether a model has clustered statistics."""
     return statistics_of(model) is not None
-
-
-def kinds_of(model: nn.Module) -> list[Kinds]:
-    """Return the kinds of a model, or of the networks of a method."""
-    return [module for module in model.modules() if isinstance(module, Kinds)]
 
 
 def statistics_of(model: nn.Module) -> str | None:
@@ -282,7 +142,7 @@ class ClusteredBatchNorm(_BatchNorm):
             raise ValueError(f"expected more than 1 value per channel, got images {tuple(x.shape)}.")
         if not x.numel():
             return x.clone()
-        normalised: Tensor = _Normalise.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
+        normalised: Tensor = NormaliseByImage.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
         return normalised
 
     def scale_and_shift(
@@ -294,7 +154,7 @@ class ClusteredBatchNorm(_BatchNorm):
         """
         plan = self.kinds.present
         if plan is None or len(plan.members) != len(mean):
-            plan = _one_kind(mean)
+            plan = one_kind(mean)
         members = plan.members.to(mean)
         images = members.sum(dim=0)[:, None]
         kind_mean = members.T @ mean / images.clamp(min=1e-6)
@@ -340,13 +200,6 @@ class ClusteredBatchNorm(_BatchNorm):
         return earlier_mean - centre, earlier_var
 
 
-def _close(some: Tensor, others: Tensor | None) -> bool:
-    """Return whether images, or their spectra, differ by less than 0.1 on average."""
-    if others is None or some.shape != others.shape:
-        return False
-    return some is others or bool((some.detach() - others).abs().mean() < 0.1)
-
-
 Group = tuple[Tensor, Tensor, Tensor]
 """Mean, variance and number of images of some groups."""
 
@@ -357,85 +210,3 @@ def _union(first: Group, second: Group) -> tuple[Tensor, Tensor]:
     share = others / (images + others).clamp(min=1e-6)
     difference = other_mean - mean
     return mean + share * difference, torch.lerp(var, other_var, share) + share * (1 - share) * difference.square()
-
-
-def _one_kind(images: Tensor) -> Plan:
-    ones = images.new_ones(len(images), 1)
-    nothing = torch.zeros(1, dtype=torch.long, device=images.device)
-    return Plan(ones, ones[:1], nothing, ones[0] * 0, None, ones, ones[:, 0] == 0)
-
-
-class _Normalise(torch.autograd.Function):
-    """y = s x + b with a scale s and a shift b for each image and channel, in few passes over the pixels.
-
-    s and b depend on x only through two numbers for each image and channel, mean m = E[x - c] and mean square
-    q = E[(x - c)^2] relative to a constant centre c (the mean of the batch, which avoids cancellation). Autograd
-    differentiates the small function (m, q, weight, bias) -> (s, b); the passes over the pixels are written by hand.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, layer: ClusteredBatchNorm) -> Tensor:
-        pixels = tuple(range(2, x.ndim))
-        exact = torch.promote_types(x.dtype, torch.float32)
-        with torch.autocast(x.device.type, enabled=False):
-            mean, variance = _moments(x, exact)
-            centre = mean.mean(0)
-            mean = (mean - centre).requires_grad_()
-            square = (variance + mean.detach().square()).requires_grad_()
-            weight, bias = (None if each is None else each.detach().requires_grad_() for each in (weight, bias))
-            with torch.enable_grad():
-                scale, shift = layer.scale_and_shift(mean, square, centre, weight, bias)
-                shift = shift - centre * scale  # s (x - c) + b' = s x + (b' - s c)
-            ctx.save_for_backward(x, centre)
-            ctx.inputs, ctx.pixels, ctx.outputs = (mean, square, weight, bias), pixels, (scale, shift)
-            return torch.addcmul(_expanded(shift, x), x, _expanded(scale, x)).to(x.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        """Return dL/dx, dL/dweight and dL/dbias from dy = dL/dy.
-
-        With P pixels p in each image and channel, y_p = s x_p + b gives
-
-            dL/ds = sum_p dy_p x_p,    dL/db = sum_p dy_p.
-
-        Autograd turns these into dL/dm, dL/dq, dL/dweight and dL/dbias. A pixel enters y directly, with factor s,
-        and through m = sum_p (x_p - c) / P and q = sum_p (x_p - c)^2 / P, whose derivatives are 1 / P and
-        2 (x_p - c) / P. The sum of the three paths is
-
-            dL/dx_p = s dy_p + (2 / P) dL/dq x_p + (dL/dm / P - (2 / P) dL/dq c).
-
-        The centre is a constant by choice: y does not depend on it, so its own derivative is zero.
-        """
-        x, centre = ctx.saved_tensors
-        pixels, exact = ctx.pixels, centre.dtype
-        dy = dy.to(exact)
-        d_scale, d_shift = (t.sum(pixels) if pixels else t for t in (dy * x, dy))
-        present = [each for each in ctx.inputs if each is not None]
-        gradients = iter(torch.autograd.grad(ctx.outputs, present, (d_scale, d_shift), retain_graph=True))
-        d_mean, d_square, d_weight, d_bias = (None if each is None else next(gradients) for each in ctx.inputs)
-        if not ctx.needs_input_grad[0]:
-            return None, d_weight, d_bias, None
-        count = x[0, 0].numel()
-        slope = 2 / count * d_square
-        constant = d_mean / count - slope * centre
-        dx = dy * _expanded(ctx.outputs[0].detach(), x)
-        dx.addcmul_(x.to(exact), _expanded(slope, x)).add_(_expanded(constant, x))
-        return dx.to(x.dtype), d_weight, d_bias, None
-
-
-def _moments(x: Tensor, exact: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return mean and variance of each image and channel, a few images at a time, which stay in the cache."""
-    if x.ndim == 2:
-        return x.to(exact), torch.zeros_like(x, dtype=exact)
-    pixels, few = tuple(range(2, x.ndim)), max(1, 2**18 // x[0].numel())
-    means, variances = [], []
-    for some in x.split(few):
-        means.append(some.mean(pixels, dtype=exact))
-        variances.append((some - _expanded(means[-1], some)).square_().mean(pixels))
-    return torch.cat(means), torch.cat(variances)
-
-
-def _expanded(values: Tensor, x: Tensor) -> Tensor:
-    """Give values of channels, or of images and channels, the number of dimensions of the images."""
-    return values.view(*[1] * (2 - values.ndim), *values.shape, *[1] * (x.ndim - 2))

@@ -12,9 +12,11 @@ from midway.adaptation.base import Method
 METHODS: Registry[type[Method]] = Registry("method", group="methods", package="midway.methods")
 """The methods by the name in their ``about``."""
 
-STATISTICS, WRAP, PRESET, ON_NONFINITE = FOR_EVERY_METHOD = ("statistics", "wrap", "preset", "on_nonfinite")
-"""What ``midway.adapt`` accepts for every method besides its hyper-parameters: the statistics of BatchNorm layers, a
-wrapper, a preset, and what to do if an answer is not finite."""
+FOR_EVERY_METHOD = ("statistics", "views", "wrap", "preset", "on_nonfinite")
+"""What ``midway.adapt`` accepts for every method besides its hyper-parameters: the statistics of BatchNorm layers, the
+views to average over, a wrapper, a preset, and what to do if an answer is not finite."""
+
+STATISTICS, VIEWS, WRAP, PRESET, ON_NONFINITE = FOR_EVERY_METHOD
 
 M = TypeVar("M", bound=type[Method])
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from midway.adaptation.registry import STATISTICS, WRAP
+from midway.adaptation.registry import STATISTICS, VIEWS, WRAP
 from midway.adaptation.wrappers import WRAPPERS
 from midway.bench.record import Cell
 from midway.bench.resources import FROM_FILES
@@ -183,6 +183,8 @@ def modules_of_method(name: str, settings: Mapping[str, Any]) -> set[str]:
     modules = {find(name).__module__}
     if (wrap := settings.get(WRAP)) is not None:
         modules.add(WRAPPERS[wrap].__module__)
+    if settings.get(VIEWS) is not None:
+        modules.add("midway.adaptation.wrappers.mirrored")
     if settings.get(STATISTICS) is not None:
         modules.add("midway.adaptation.clustered")
     return modules

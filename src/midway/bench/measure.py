@@ -125,6 +125,6 @@ def measure(method: Method, stream: AnyStream, answers: Answers) -> Result:
         metrics=compute(answers),
         groups=groups,
         batch_accuracies=tuple([100 * batch.sum().item() / len(batch) for batch in correct]),
-        diagnostics=dict(method.diagnostics),
+        diagnostics={name: value for name, value in method.diagnostics.items() if isinstance(value, int | float)},
         hyperparameters=json.loads(json.dumps(method.hyperparameters, default=repr)),
     )

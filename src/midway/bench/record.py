@@ -346,8 +346,6 @@ def environment() -> dict[str, Any]:
 
 def _processor() -> str:
     listing = Path("/proc/cpuinfo")
-    if listing.is_file():
-        for line in listing.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
+    lines = listing.read_text().splitlines() if listing.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(names), platform.processor() or "unknown")

@@ -2,6 +2,7 @@
 
 from midway.adaptation.wrappers.episodic import Episodic
 from midway.adaptation.wrappers.guarded import Guarded
+from midway.adaptation.wrappers.mirrored import Mirrored
 from midway.adaptation.wrappers.periodic import Periodic
 from midway.adaptation.wrappers.window import Window
 from midway.methods.aea import AEA
@@ -42,6 +43,7 @@ __all__ = [  # noqa: RUF022
     "LAME",
     "MEMO",
     "MITA",
+    "Mirrored",
     "NOTE",
     "PL",
     "Periodic",

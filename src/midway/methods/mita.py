@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.clustered import kinds_of
 from midway.adaptation.energy import Chains, EnergyModel, ModelAda
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
+from midway.adaptation.seen_kinds import kinds_of
 from midway.adaptation.space import Choice, Integers, LogUniform, search_over
 from midway.sampling import GradientFilter, LangevinResult, Randomness, ReplayBuffer, SpectralFilter, langevin
 
@@ -203,6 +203,12 @@ class MITA(Method):
         self.adapted_images = self._adapt_images(images) if self.adapt_data else images.clone()
         with torch.no_grad():
             return self.predictor_energy.logits(self.adapted_images)
+
+    @torch.no_grad()
+    def mirrored_logits(self, images: Tensor) -> Tensor:
+        """Return the predictor's answers to the mirror images of the adapted images."""
+        seen = images if self.adapted_images is None else self.adapted_images
+        return self.predictor_energy.logits(seen.flip(-1))
 
     def _adapt_images(self, images: Tensor) -> Tensor:
         """X' = DataAda(theta~', x)."""

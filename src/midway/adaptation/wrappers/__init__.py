@@ -46,6 +46,10 @@ class Wrapper(Method):
         """The diagnostics of the inner method and of the wrapper."""
         return self.method.diagnostics | super().diagnostics
 
+    def mirrored_logits(self, images: Tensor) -> Tensor:
+        """Return what the inner method answers to the mirror images of the last batch."""
+        return self.method.mirrored_logits(images)
+
     def num_trainable(self) -> int:
         """Return the number of weights that the inner method adapts by gradients."""
         return self.method.num_trainable()
