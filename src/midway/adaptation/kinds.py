@@ -11,7 +11,7 @@ fitted to the most recent images of a stream and updated by every batch:
 4. Merge. Two kinds with D^2 < 9 become one.
 
 Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
-is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1 + 125 / n) /
+is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
 (D^2 / median))^2 and those of the larger kind the rest. A kind that is not rare is trusted by s - 4 - 200 / n instead,
 if that is more.
 
@@ -253,7 +253,7 @@ class _Fit:
                 nearest = int(distances[k].masked_fill(~larger, torch.inf).argmin())
                 distance = float(distances[k, nearest] - self.median / counts[k].clamp(min=1))
                 p = float(counts[k] / (counts[k] + counts[nearest]))
-                trust[k] = 1 - min(1.0, (1 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
+                trust[k] = 1 - min(1.0, (1.5 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
                 if p > 2 * RARE:
                     trust[k] = max(float(trust[k]), min(1.0, distance * p * (1 - p) - (4 + 200 / self.distinct)))
                 of_larger = self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing

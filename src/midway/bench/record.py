@@ -140,9 +140,8 @@ def check_types(kind: type, values: Mapping[str, Any]) -> None:
     for each in fields(kind):
         allowed = [plain.get(part.partition("[")[0]) for part in str(each.type).split(" | ")]
         value = values.get(each.name)
-        if value is None and each.name not in values:
-            continue
-        if None not in allowed and not any(isinstance(value, one) for one in allowed if one is not None):
+        known = each.name in values and None not in allowed
+        if known and not any(isinstance(value, one) for one in allowed if one is not None):
             raise TypeError(f"{each.name} is {value!r:.40}, expected {each.type}")
 
 
