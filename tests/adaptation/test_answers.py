@@ -117,7 +117,13 @@ def test_logits_without_a_gradient_are_refused_before_anything_changes(name: str
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = torch.ao.quantization.quantize_dynamic(tiny_network(), {nn.Linear})
-    method = adapted(name, model)
+    if kind == "quantised" and name in ("santa", "aea"):
+        with pytest.raises(ValueError, match="no linear layer that could be"):
+            adapted(name, model)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, about copies of quantised layers
+        method = adapted(name, model)
     before = method.snapshot()
     with pytest.raises(ValueError, match=r"the logits of the network carry no gradient, and .* adapts by gradients"):
         method(batches(1)[0])

@@ -10,7 +10,6 @@ import midway
 from midway.adaptation import copies
 from midway.adaptation.adapt import with_preset
 from midway.adaptation.checks import check_hyperparameters, check_images
-from midway.adaptation.clustered import use_clustered_statistics
 from midway.adaptation.describe import tuned_of
 from midway.adaptation.head import head_of
 from midway.adaptation.image_statistics import Moments, statistics_by_image
@@ -129,14 +128,6 @@ def test_weights_of_each_image() -> None:
     network = nn.Sequential(nn.Linear(1, 1, bias=False))
     with weights_by_image(network, {"0.weight": torch.tensor([[[2.0]], [[3.0]]])}, 4, source_share=0):
         assert network(torch.ones(4, 1)).flatten().tolist() == [2, 2, 3, 3]
-
-
-def test_clustered_statistics_of_an_outlier() -> None:
-    layer = nn.BatchNorm2d(1).eval()
-    assert use_clustered_statistics(layer, prior=0) == 1
-    images = torch.tensor([-1.0, 1.0]).repeat(99, 1, 1, 1)
-    output = layer(torch.cat([images, 50 * images[:1]]))
-    assert output[-1].round().flatten().tolist() == [-1, 1]  # with batch statistics: -10, 10
 
 
 def test_selection() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -86,7 +87,9 @@ def test_signals_stop_in_order(
     shown = output.replace("\n", " ")
     if command is RUN:
         finished = [record for record in read_records(tmp_path) if record.result is not None]
-        assert f"Stopped: {len(finished)} of 100 cells are in" in shown
+        said = re.search(r"Stopped: (\d+) of 100 cells are in", shown)
+        assert said is not None, output
+        assert 0 <= len(finished) - int(said[1]) <= jobs  # a worker may store its result while the run ends
     elif command is TUNE:
         assert "Stopped: " in shown
         assert "of 999 trials are stored" in shown

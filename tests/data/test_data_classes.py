@@ -36,7 +36,7 @@ class FishOrShark(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         bright = images.mean(dim=(1, 2, 3))
         logits = torch.zeros(len(images), 1000)
-        logits[:, 0], logits[:, 1], logits[:, 2] = 2.0, bright, 1 - bright
+        logits[:, 0], logits[:, 1], logits[:, 2] = 9.0, 4 * bright, 4 * (1 - bright)
         return logits
 
 

@@ -61,11 +61,13 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
     given = model
     if statistics is not None and not isinstance(model, Method):  # the method refuses an adapted model
         model = clustered(model, memory=statistics == "clustered")
-    views = settings.pop(VIEWS, None)
-    if views not in (None, "mirror"):
-        raise ValueError(f"views must be 'mirror', or None for the image alone, got {views!r}.")
+    mirrored = settings.get(VIEWS) == "mirror"
+    if mirrored or VIEWS not in hyperparameters(method):  # MEMO has a number of views
+        views = settings.pop(VIEWS, None)
+        if not mirrored and views is not None:
+            raise ValueError(f"views must be 'mirror', or None for the image alone, got {views!r}.")
     adapted = find(method)(model, **settings)
-    adapted = adapted if views is None else Mirrored(adapted)
+    adapted = Mirrored(adapted) if mirrored else adapted
     outermost = adapted if wrap is None else WRAPPERS[wrap](adapted)
     if on_nonfinite == "source":
         outermost.fallback = (source_copy(given, adapted),)

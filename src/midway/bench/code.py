@@ -183,7 +183,7 @@ def modules_of_method(name: str, settings: Mapping[str, Any]) -> set[str]:
     modules = {find(name).__module__}
     if (wrap := settings.get(WRAP)) is not None:
         modules.add(WRAPPERS[wrap].__module__)
-    if settings.get(VIEWS) is not None:
+    if settings.get(VIEWS) == "mirror":
         modules.add("midway.adaptation.wrappers.mirrored")
     if settings.get(STATISTICS) is not None:
         modules.add("midway.adaptation.clustered")

@@ -140,10 +140,11 @@ def show_method(
         columns = ("hyper-parameter", "default", "tuned", "searched", "meaning, and source of the default")
         console.print(_table(columns, settings))
     console.print(
-        'Every method takes wrap="episodic" (reset before every batch) or "guarded" (rolled back when it collapses). '
-        'All but memo take preset="tuned", the result of a search on short streams of CIFAR-10 (docs/tuning.md). All '
-        'but memo, dua and bn with a prior take statistics="clustered": each image is normalised with the statistics '
-        "of similar images of its batch instead of the method's own.",
+        'Every method takes wrap="episodic" (reset before every batch), "guarded" (rolled back when it collapses) and '
+        'others (midway list wrappers), and views="mirror" (answers to image and mirror image averaged). Those with a '
+        '"tuned" column take preset="tuned", the result of a search on short streams of CIFAR-10 (docs/tuning.md). '
+        'Those on batch statistics take statistics="clustered": each image is normalised with the statistics of its '
+        "kind (docs/clustered.md).",
         highlight=False,
     )
 

@@ -161,7 +161,7 @@ def _cells(
             settings=entry.complete_settings(seed),
             network=type(network).__name__,
             weights=weights,
-            data="folder" if folder else data if isinstance(data, str) else getattr(data, "name", type(data).__name__),
+            data="folder" if folder else data if isinstance(data, str) else _name_of(data),
             root=str(Path(data).resolve()) if folder else None,
             images=images,
             size=None,
@@ -177,6 +177,11 @@ def _cells(
         )
         for entry in entries
     ]
+
+
+def _name_of(data: Any) -> str:
+    name = getattr(data, "name", None)  # a tensor has the attribute, with the value None
+    return name if isinstance(name, str) else type(data).__name__
 
 
 def _run(

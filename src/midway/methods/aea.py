@@ -82,6 +82,7 @@ class AEA(Method):
         predicts="before",
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics", "linear head"),
+        accepts_signals=True,
     )
     names_layers = ("head",)
     search_space = search_over(

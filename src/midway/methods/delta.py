@@ -65,6 +65,7 @@ class DELTA(Method):
         predicts="before",
         passes="1 F + 1 B",
         needs=("norm layers", "batch statistics"),
+        accepts_signals=True,
     )
     uses_source_statistics = True  # it replaces the layers, and so does clustered
     search_space = search_over(

@@ -55,6 +55,7 @@ class RDumb(EATA):
         predicts="before",
         passes="1 F + 1 B of the selected",
         needs=("norm layers", "batch statistics"),
+        accepts_signals=True,
     )
     search_space = search_over(
         every=Integers(10, 1000, log=True),
