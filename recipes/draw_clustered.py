@@ -8,7 +8,10 @@ The first two parts use the embedded images and tuning corruptions; the third sh
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -22,6 +25,7 @@ from matplotlib.axes import Axes
 import midway
 from midway.adaptation.kinds import KnownKinds, assign
 from midway.adaptation.spectra import BANDS, spectra
+from midway.report import frame
 
 KINDS = {"clean": "#7f7f7f", "speckle_noise": "#d55e00", "gaussian_blur": "#0072b2", "saturate": "#cc79a7"}
 ROWS = {"source": "#b0b0b0", "bn": "#3a9bd9", "bn_clustered": "#d55e00"}
@@ -34,7 +38,7 @@ def described(images: np.ndarray) -> torch.Tensor:
 
 def draw_spectra(axes: Axes, images: np.ndarray) -> None:
     """Draw the mean log power and its spread for several kinds."""
-    centres = [(low + high) / 2 for low, high in zip(BANDS[:-1], BANDS[1:], strict=True)]
+    centres = [(low + high) / 2 for low, high in pairwise(BANDS)]
     for name, colour in KINDS.items():
         found = described(images if name == "clean" else midway.data.corrupt(images, name, severity=5))[
             :, : len(centres)
@@ -64,7 +68,7 @@ def draw_batch(axes: Axes, images: np.ndarray) -> None:
         axes.scatter(
             x[these], y[these], c=colours[true[these]], marker=markers[number % 8], s=22, alpha=0.8, linewidth=0
         )
-    axes.annotate("one clean image", (x[17], y[17]), (10, 14), textcoords="offset points", fontsize=8)
+    axes.annotate("one clean image", (x[17], y[17]), (-30, 14), textcoords="offset points", fontsize=8)
     axes.set(
         title="A batch: colour is the truth, shape the kind found", xlabel="first component", ylabel="second component"
     )
@@ -72,29 +76,21 @@ def draw_batch(axes: Axes, images: np.ndarray) -> None:
 
 def draw_accuracies(axes: Axes, folder: Path) -> None:
     """Draw the accuracies of outliers and mixtures of a stored run, means over its pairs."""
-    rows = [row for row in midway.report.frame(folder) if row["metric"] == "accuracy"]
-    groups = {"outliers": ("outlier", True), "rest of the stream": ("outlier", False), "mixtures": ("mixture", None)}
-    for position, (kind, is_first) in enumerate(groups.values()):
+    rows = [row for row in frame(folder) if row.metric == "accuracy"]
+    parts: dict[str, Callable[[Any], bool]] = {
+        "outliers": lambda row: row.scenario.kind == "outlier" and row.group == row.scenario.shifts[0],
+        "rest of the stream": lambda row: row.scenario.kind == "outlier" and row.group == row.scenario.shifts[1],
+        "mixtures": lambda row: row.scenario.kind == "mixture" and row.group == "all",
+    }
+    for position, belongs in enumerate(parts.values()):
         for number, (label, colour) in enumerate(ROWS.items()):
-            values = []
-            for row in rows:
-                scenario, _, pair = row["scenario"].partition(":")
-                first = pair.partition("/")[0]
-                wanted = (
-                    row["group"] is None
-                    if is_first is None
-                    else (row["group"] is not None) and ((row["group"] == first) == is_first)
-                )
-                if row["label"] == label and scenario == kind and wanted:
-                    values.append(row["value"])
-            height = float(np.mean(values))
-            bar = axes.bar(
-                position + 0.27 * (number - 1), height, 0.25, color=colour, label=label if not position else None
-            )
+            height = float(np.mean([row.value for row in rows if row.label == label and belongs(row)]))
+            name = None if position else label
+            bar = axes.bar(position + 0.27 * (number - 1), height, 0.25, color=colour, label=name)
             axes.bar_label(bar, fmt="%.1f", fontsize=8)
-    axes.set_xticks(range(3), list(groups))
+    axes.set_xticks(range(3), list(parts))
     axes.set(title="Accuracy, means over the paper's six pairs", ylabel="accuracy in %", ylim=(0, 100))
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper left")
 
 
 def main() -> None:

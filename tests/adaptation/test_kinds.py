@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.fft import dctn
 from scipy.stats import multivariate_normal
-from torch import Tensor
+from torch import Tensor, nn
 
 import midway
 from midway.adaptation.kinds import RECENT, Assignment, KnownKinds, _Fit, _shrunk, _two_parts, assign
@@ -176,6 +176,11 @@ def test_grey_images_among_coloured_ones_are_no_kind() -> None:
     found = assign(KnownKinds.none(), spectra(images))[0]
     assert set(kinds(found)) == {0}
     assert set(kinds(assign(KnownKinds.none(), spectra(images.mean(dim=1, keepdim=True)))[0])) == {0}
+    images[50:] = nn.functional.avg_pool2d(images[50:], 5, stride=1, padding=2)
+    images[90] = images[90].mean(dim=0)
+    found = kinds(assign(KnownKinds.none(), spectra(images))[0])
+    assert found == [found[0]] * 50 + [found[50]] * 50
+    assert found[0] != found[50]
 
 
 def test_real_corruptions_are_told_apart_and_a_pure_batch_is_not() -> None:

@@ -270,11 +270,13 @@ class _Fit:
 
 
 def _with_colours(recent: Tensor, batch: Tensor) -> Tensor:
-    """Join the spectra and give grey images the mean colours of the others: greyness is content, not a corruption."""
-    x, colours = torch.cat([recent, batch]), slice(FEATURES // PLANES, None)
-    grey = (x[:, colours] < math.log(FLOOR) + 0.1).all(dim=1)
+    """Join the spectra and give grey images the colours of similar images: greyness is content, not a corruption."""
+    x, bands = torch.cat([recent, batch]), FEATURES // PLANES
+    grey = (x[:, bands:] < math.log(FLOOR) + 0.1).all(dim=1)
     if grey.any() and not grey.all():
-        x[grey, colours] = x[~grey, colours].mean(dim=0)
+        coloured = x[~grey]
+        similar = torch.cdist(x[grey, :bands], coloured[:, :bands]).topk(min(8, len(coloured)), largest=False).indices
+        x[grey, bands:] = coloured[similar, bands:].mean(dim=1)
     return x
 
 
