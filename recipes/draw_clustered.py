@@ -28,7 +28,11 @@ from midway.adaptation.spectra import BANDS, spectra
 from midway.report import frame
 
 KINDS = {"clean": "#7f7f7f", "speckle_noise": "#d55e00", "gaussian_blur": "#0072b2", "saturate": "#cc79a7"}
-ROWS = {"source": "#b0b0b0", "bn": "#3a9bd9", "bn_clustered": "#d55e00"}
+ROWS = {
+    "source": ("Source", "#b0b0b0"),
+    "bn": ("BN", "#3a9bd9"),
+    "bn_clustered": ("BN, clustered statistics", "#d55e00"),
+}
 
 
 def described(images: np.ndarray) -> torch.Tensor:
@@ -68,7 +72,7 @@ def draw_batch(axes: Axes, images: np.ndarray) -> None:
         axes.scatter(
             x[these], y[these], c=colours[true[these]], marker=markers[number % 8], s=22, alpha=0.8, linewidth=0
         )
-    axes.annotate("one clean image", (x[17], y[17]), (-30, 14), textcoords="offset points", fontsize=8)
+    axes.annotate("one clean image", (x[17], y[17]), (-25, -16), textcoords="offset points", fontsize=8)
     axes.set(
         title="A batch: colour is the truth, shape the kind found", xlabel="first component", ylabel="second component"
     )
@@ -83,9 +87,9 @@ def draw_accuracies(axes: Axes, folder: Path) -> None:
         "mixtures": lambda row: row.scenario.kind == "mixture" and row.group == "all",
     }
     for position, belongs in enumerate(parts.values()):
-        for number, (label, colour) in enumerate(ROWS.items()):
+        for number, (label, (title, colour)) in enumerate(ROWS.items()):
             height = float(np.mean([row.value for row in rows if row.label == label and belongs(row)]))
-            name = None if position else label
+            name = None if position else title
             bar = axes.bar(position + 0.27 * (number - 1), height, 0.25, color=colour, label=name)
             axes.bar_label(bar, fmt="%.1f", fontsize=8)
     axes.set_xticks(range(3), list(parts))

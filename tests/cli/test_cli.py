@@ -32,7 +32,7 @@ def test_demo_is_a_plan_in_a_store(tmp_path: Path) -> None:
     outliers = [
         r.result.images_by_group["glass_blur"] for r in records if r.result and r.cell.scenario.kind == "outlier"
     ]
-    assert outliers == [2, 2, 2]
+    assert outliers == [20, 20, 20]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
     again = runner.invoke(app, flags)
     assert "9 cells are already finished, 0 to go." in again.output

@@ -13,15 +13,22 @@ from midway.bench.entries import Entry, parse_entries
 from midway.bench.plan import Grid
 from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
 from midway.data import corruption_names
-from midway.methods import adapt, hyperparameters, names
+from midway.methods import adapt, hyperparameters
 from midway.streams import Scenario
 
 EQUAL_BUDGET = "tea_equal_budget"
 """TEA with as many updates per batch as both models of MITA together: a fair rival, which the paper lacks."""
 
 DEMO_NETWORK, DEMO_DATA = "wrn16_2.cifar10", "cifar10-mini"
-DEMO_REQUIRED = ("source", "bn", "tent", "mita")
-"""Methods that always run in the demo: three fast ones, and MITA."""
+DEMO_REQUIRED = ("source", "bn", "tent", "mita", "bn_clustered")
+"""Rows that always run in the demo: fast ones, and MITA."""
+
+DEMO_METHODS = (
+    "source, bn, tent, eata, sar, shot, t3a, roid, tea, mita"
+    ', bn(statistics="clustered", label="bn_clustered"), tent(statistics="clustered", label="tent_clustered")'
+    ', mita(statistics="clustered", label="mita_clustered")'
+)
+"""Rows of the demo."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +120,17 @@ SUITES: dict[str, tuple[str, Callable[[], tuple[Entry, ...]], tuple[Scenario, ..
 def demo_grid(methods: Sequence[str] = (), *, images: int | None = None, batch_size: int = 200, seed: int = 0) -> Grid:
     """Return the plan of ``midway demo``: a pure, an outlier and a mixed stream of corrupted CIFAR-10 images.
 
-    All registered methods by default, and Source in any case; every batch of the outlier stream has one outlier.
+    A choice of methods by default, some with clustered statistics too, and Source in any case. One in twenty images of
+    the outlier stream is an outlier, so that a short demo has enough of them to count.
     """
     if images is not None and images < batch_size:
         raise ValueError(f"{images} images do not fill a batch of {batch_size}: use at least {batch_size} images.")
     pair = "glass_blur/gaussian_noise"
     return Grid(
-        methods=tuple(parse_entries(", ".join(dict.fromkeys(["source", *(methods or names())])))),
+        methods=tuple(parse_entries(", ".join(dict.fromkeys(["source", *methods])) if methods else DEMO_METHODS)),
         networks=(DEMO_NETWORK,),
         data=(DEMO_DATA,),
-        scenarios=("pure:gaussian_noise", f"outlier:{pair}@{1 / batch_size!r}", f"mixture:{pair}@0.5"),
+        scenarios=("pure:gaussian_noise", f"outlier:{pair}@0.05", f"mixture:{pair}@0.5"),
         seeds=(seed,),
         batch_sizes=(batch_size,),
         images=images,

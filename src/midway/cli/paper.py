@@ -142,7 +142,7 @@ def _show(console: Console, table: Table, folder: Path) -> None:
 
 
 def demo(
-    methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas (default: all).")] = "",
+    methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas (default: a choice).")] = "",
     images: Annotated[
         int | None, typer.Option(min=200, max=2000, help="Number of embedded images (default: what fits the budget).")
     ] = None,
