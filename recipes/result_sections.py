@@ -265,8 +265,8 @@ SECTIONS = (
         "Clustered statistics: the paper's pairs",
         "The same on the pairs of the paper, whose corruptions were not used to choose the constants; 50 outliers a"
         " stream.",
-        "Outliers rise above Source in five of the six pairs, in the mean over the pairs by far, and most mixtures gain."
-        " A lone elastic transform in fog is not told apart by its spectrum and stays below Source. The rest of the"
+        "Outliers rise above Source in five of the six pairs, in the mean by far, and most mixtures gain. A lone"
+        " elastic transform in fog is not told apart by its spectrum and stays below Source. The rest of the"
         " outlier streams loses a little: images with unusual content are taken for kinds. Fifty outliers are few (one"
         " is two points).",
         brief=True,
