@@ -214,8 +214,8 @@ def _reset_peak() -> bool:
 
 
 def _kilobytes(field: str) -> int:
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(status[field].split()[0])
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"\n{field}:")[2].split(maxsplit=1)[0])
 
 
 # ---- the paper's count -----------------------------------------------------------------------------------------------

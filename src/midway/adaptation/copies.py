@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from operator import attrgetter
 
 import torch
 from torch import nn
@@ -17,10 +18,12 @@ def supports_channels_last(model: nn.Module) -> bool:
     (observed with torch 2.13), and the frozen layers at the start of a network lead to that case. A custom layer with
     vectors among its weights may call group_norm.
     """
-    return not any(isinstance(module, nn.GroupNorm) or _is_custom(module) for module in model.modules())
+    return not any(map(_may_call_group_norm, model.modules()))
 
 
-def _is_custom(module: nn.Module) -> bool:
+def _may_call_group_norm(module: nn.Module) -> bool:
+    if isinstance(module, nn.GroupNorm):
+        return True
     known = isinstance(module, nn.Linear | nn.LayerNorm | _ConvNd | _NormBase)
     if known or type(module).__module__.startswith("torch."):
         return False
@@ -44,11 +47,13 @@ def in_evaluation_mode(model: nn.Module) -> nn.Module:
 
 def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn.Module:
     """Copy a model in a memory layout; weights created under inference mode become ordinary ones."""
-    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-        raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was compiled from.")
-    if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was compiled from.")
+    tensors = [*model.parameters(), *model.buffers()]
+    if any(map(nn.parameter.is_lazy, tensors)):
         raise TypeError("the model has lazy layers without weights: call it once on an image, then adapt it.")
-    if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
+    if any(map(attrgetter("is_meta"), tensors)):
         raise TypeError("the model has weights on the meta device, without values: load its weights, then adapt it.")
     try:
         clone = copy.deepcopy(model, memo=graph_tensors(model))

@@ -98,7 +98,7 @@ class Stateful(nn.Module):
         """Return buffers, trainable parameters and the parameters of declared modules, by one or by every name."""
         declared, others = set[int](), set[int]()
         for name, child in self.named_children():
-            (declared if name in self._states else others).update(id(parameter) for parameter in child.parameters())
+            (declared if name in self._states else others).update(map(id, child.parameters()))
         declared |= {id(parameter) for name, parameter in self._parameters.items() if name in self._states}
         declared -= others  # a frozen weight that a declared module shares with the network stays frozen
         parameters = self.named_parameters(remove_duplicate=not every_name)

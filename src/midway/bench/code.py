@@ -11,6 +11,8 @@ import sys
 import tokenize
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,6 +111,9 @@ class _Source(NamedTuple):
     imports: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+_name = attrgetter("name")
+
+
 @cache
 def _read(path: Path, modified: int, module: str) -> _Source:
     """Read a file once as long as it is not modified; imports for type checkers are left out."""
@@ -131,11 +136,11 @@ def _read(path: Path, modified: int, module: str) -> _Source:
                 if isinstance(target, ast.Name) and target.id in METADATA:
                     ignored.append(statement)
         elif isinstance(node, ast.Import):
-            imports += [(alias.name, ("",)) for alias in node.names]
+            imports += zip(map(_name, node.names), repeat(("",)))
         elif isinstance(node, ast.ImportFrom):
             base = package.rsplit(".", node.level - 1)[0] if node.level else ""
             name = f"{base}.{node.module}" if base and node.module else base or node.module or ""
-            imports.append((name, tuple([alias.name for alias in node.names])))
+            imports.append((name, tuple(map(_name, node.names))))
             if name in WITHOUT_NUMBERS:  # what the metadata is written with
                 ignored.append(node)
     return _Source(_digest(text, ignored), tuple(imports))

@@ -141,7 +141,7 @@ def check_types(kind: type, values: Mapping[str, Any]) -> None:
         allowed = [plain.get(part.partition("[")[0]) for part in str(each.type).split(" | ")]
         value = values.get(each.name)
         known = each.name in values and None not in allowed
-        if known and not any(isinstance(value, one) for one in allowed if one is not None):
+        if known and not isinstance(value, tuple(filter(None, allowed))):
             raise TypeError(f"{each.name} is {value!r:.40}, expected {each.type}")
 
 
@@ -222,7 +222,7 @@ class Result:
             raise TypeError("batch_accuracies are not numbers")
         tables = {"metrics": values["metrics"], **values["groups"]}
         for name, table in tables.items():
-            if not isinstance(table, dict) or not all(_is_number(value) for value in table.values()):
+            if not isinstance(table, dict) or not all(map(_is_number, table.values())):
                 raise TypeError(f"{name} is not a table of numbers")
         return cls(**values)
 
