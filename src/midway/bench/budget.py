@@ -133,7 +133,7 @@ def read_duration(text: str) -> float:
 def fit(
     estimates: Mapping[str, CostEstimate],
     *,
-    streams: Mapping[str, int],
+    streams: Mapping[str, float],
     available: int,
     batch_size: int,
     budget: float,
@@ -194,13 +194,18 @@ def fit_grid(
         if fixed is None and len(stored) == 1:
             planned = replace(grid, images=stored.pop())
             fixed = min(planned.images or available, available)
+
+        def length(cell: Cell) -> float:
+            """Return the length of a stream relative to the first: mixed domains have all images fifteen times."""
+            return len(estimator.resources.lazy_stream(cell).order) / available
+
         left: dict[str, list[Cell]] = {entry.label: [] for entry in grid.methods}
         for cell in planned.cells():
             if not store.has(cell):
                 left[cell.label].append(cell)
         chosen = fit(
             {label: estimator.estimate(cells[0]) if cells else CostEstimate(0, 0) for label, cells in left.items()},
-            streams={label: len(cells) for label, cells in left.items()},
+            streams={label: sum(map(length, cells)) for label, cells in left.items()},
             available=fixed or available,
             batch_size=fixed or grid.batch_sizes[0],  # all images as one batch: not fewer
             budget=seconds,

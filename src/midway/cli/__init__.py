@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from midway import __version__
 from midway._workers import WorkerError
-from midway.cli import compare, data, figures, listings, paper, report, run, tune
+from midway.cli import benchmark, compare, data, figures, listings, paper, report, run, tune
 from midway.cli.signals import interrupted, status, stop_on_signals
 from midway.cli.terminal import terminal
 
@@ -24,6 +24,7 @@ app.command()(paper.demo)
 app.command()(run.run)
 app.command()(compare.compare)
 app.command("paper")(paper.paper_table)
+app.command()(benchmark.benchmark)
 app.command()(report.report)
 app.command(cls=figures.FiguresCommand)(figures.figures)
 app.command()(tune.tune)

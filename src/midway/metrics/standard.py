@@ -92,6 +92,11 @@ def mean_accuracy(answers: Answers) -> None:
     """Mean accuracy over corruptions and severities; see ``midway.metrics.average_accuracy``."""
 
 
+@metric("mean error", unit="%", better="lower", digits=2)
+def mean_error(answers: Answers) -> None:
+    """Percentage of wrong predictions, averaged over several streams."""
+
+
 @metric("mCE", unit="%", better="lower", digits=2)
 def mce(answers: Answers) -> None:
     """Mean corruption error relative to Source; see ``midway.metrics.mean_corruption_error``."""

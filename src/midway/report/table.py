@@ -184,7 +184,7 @@ def pivot(
         means = _averages(shared)
         values |= means
         columns += means
-    marked = [_marked(values[column], column, frame.source, signed=signed) for column in columns]
+    marked = [mark_column(values[column], column, frame.source, signed=signed) for column in columns]
     labels = dict.fromkeys([row.label for row in shown])
     rows = tuple([(label, tuple([column.get(label) for column in marked])) for label in labels])
     only = "accuracy in percent; " if list(metrics) == ["accuracy"] else ""
@@ -196,7 +196,7 @@ def pivot(
     return Table(title, tuple(columns), rows, (*said, *notes), frame.source)
 
 
-def _marked(
+def mark_column(
     values: Mapping[str, Sequence[float]], column: Column, source: str | None, *, signed: bool = False
 ) -> dict[str, Value]:
     """Compute means and spreads of one column; compare them at the precision that tables show."""
@@ -269,7 +269,7 @@ def beside_paper(table: Table, published: Published) -> Table:
     for index, column in enumerate(table.columns):
         ours = {label: values[index] for label, values in table.rows}
         paper = {label: published(label, column.scenario, column.group, column.metric) for label in cells}
-        theirs = _marked({label: [value] for label, value in paper.items() if value is not None}, column, "source")
+        theirs = mark_column({label: [value] for label, value in paper.items() if value is not None}, column, "source")
         added: dict[str, Mapping[str, Value | None]] = {OURS: ours}
         if theirs:
             both = {label: mine for label in theirs if (mine := ours[label]) is not None}

@@ -1,0 +1,80 @@
+"""`midway benchmark`: every method on the streams of the field, in one table of errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from midway.bench import Grid, LocalEngine, Store
+from midway.bench.benchmark import LEFT_OUT, benchmark_entries, benchmark_streams
+from midway.bench.budget import fit_grid, read_duration
+from midway.cli.report import print_table, report_run
+from midway.cli.run import check_device, command_line, parse_integers, run_into, split_commas, stored
+from midway.cli.signals import stopped
+from midway.cli.terminal import terminal
+from midway.report import export, frame, stored_run
+from midway.report.benchmark import benchmark_table
+from midway.report.render import FORMATS
+
+
+def benchmark(
+    streams: Annotated[
+        str, typer.Option(help="Columns: reset, continual, mixed, correlated, outlier, mixture (default: all).")
+    ] = "",
+    methods: Annotated[
+        str, typer.Option(help="Rows besides Source, as in `midway run` (default: all methods and some variants).")
+    ] = "",
+    data: Annotated[str, typer.Option(help="Data set, see `midway data ls`.")] = "cifar10-mini",
+    network: Annotated[
+        str, typer.Option(help="Network: a name, a checkpoint, or architecture@checkpoint.")
+    ] = "wrn16_2.cifar10",
+    images: Annotated[
+        int | None, typer.Option(min=1, help="Images a corruption (default: all of the data set).")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="0, 0-4 or 0,7.")] = "0",
+    batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images per batch.")] = 200,
+    budget: Annotated[
+        str, typer.Option(help="Time, such as 2h: fewer images before fewer rows, always with Source and MITA.")
+    ] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/benchmark"),
+) -> None:
+    """Compare all methods on six kinds of streams; print mean errors beside published ones of other networks.
+
+    The same command continues a run that was stopped.
+    """
+    console = terminal()
+    columns = benchmark_streams(split_commas(streams) or ())
+    grid = Grid(
+        methods=benchmark_entries(methods),
+        networks=(network,),
+        data=(data,),
+        scenarios=tuple(text for column in columns.values() for text in column.texts),
+        seeds=tuple(parse_integers("seeds", seeds)),
+        batch_sizes=(batch_size,),
+        images=images,
+    )
+    engine = LocalEngine(jobs=jobs)
+    check_device(grid.cells(), engine)
+    left_out = {} if methods else dict(LEFT_OUT)
+    with Store(out) as store:
+        if budget:
+            seconds = read_duration(budget)
+            console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
+            grid, fitted = fit_grid(grid, store, seconds, jobs=jobs, resources=engine.resources)
+            left_out |= fitted.left_out
+        tally = run_into(console, grid.cells(), store, engine)
+        records = stored(store, grid.cells())
+    counted = f", {grid.images:,} images a corruption" if grid.images else ""
+    notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
+    table = benchmark_table(frame(records), columns, title=f"Benchmark. {network} on {data}{counted}", notes=notes)
+    print_table(console, table)
+    for suffix in FORMATS:
+        export([table], out / f"table{suffix}")
+    console.print(f"Tables: {out / 'table.md'} (also .csv, .tex and .json)", highlight=False, soft_wrap=True)
+    run = stored_run(out.resolve().name, records, folder=out, command=command_line(), left_out=left_out)
+    report_run(console, run)
+    if tally is None or any(record.failure for record in records):
+        raise stopped() if tally is None else typer.Exit(1)

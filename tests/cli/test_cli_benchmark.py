@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from midway.bench import read_records
+from midway.cli import app
+
+runner = CliRunner()
+WIDE = {"COLUMNS": "160"}
+
+
+def test_the_benchmark_runs_and_continues(tmp_path: Path) -> None:
+    options = ["--streams", "continual,outlier", "--methods", "bn", "--images", "50", "--batch-size", "50"]
+    command = ["benchmark", *options, "--out", str(tmp_path)]
+    answer = runner.invoke(app, command, env=WIDE)
+    assert answer.exit_code == 0, answer.output
+    table = json.loads((tmp_path / "table.json").read_text())[0]
+    assert [column["group"] for column in table["columns"]] == ["continual", "continual", "outliers", "cost"]
+    results = {(r.cell.label, r.cell.scenario.kind): r.result for r in read_records(tmp_path) if r.result is not None}
+    continual = results["bn", "continual"]
+    shown = {row["label"]: row["values"][0]["mean"] for row in table["rows"]}
+    assert shown["bn"] == 100 - continual.accuracy
+    assert (tmp_path / "report.html").is_file()
+    again = runner.invoke(app, command, env=WIDE)
+    assert "14 cells are already finished" in again.output
+
+
+def test_a_budget_counts_the_length_of_streams(tmp_path: Path) -> None:
+    options = ["--streams", "reset,mixed", "--methods", "bn", "--images", "60", "--batch-size", "20"]
+    command = ["benchmark", *options, "--budget", "0.0001s", "--out", str(tmp_path)]
+    answer = runner.invoke(app, command, env=WIDE)
+    assert answer.exit_code == 0, answer.output
+    shown = " ".join(answer.output.split())
+    assert "left out: bn, 40 images would take about" in shown
+    assert {record.cell.images for record in read_records(tmp_path)} == {40}
+
+
+def test_an_unknown_column_is_refused() -> None:
+    answer = runner.invoke(app, ["benchmark", "--streams", "contnual"])
+    assert "continual" in str(answer.exception)

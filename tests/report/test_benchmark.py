@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from midway.bench.benchmark import LEFT_OUT, STREAMS, benchmark_entries, benchmark_streams, published_errors
+from midway.methods import names
+from midway.report import Frame, Row
+from midway.report.benchmark import benchmark_table
+
+
+def rows(label: str, column: str, accuracies: dict[int, float], outliers: float = 0.0) -> list[Row]:
+    """Return one accuracy a seed for all images, another one for the images with the first shift, in all streams."""
+    found = []
+    for scenario in STREAMS[column].scenarios:
+        for seed, accuracy in accuracies.items():
+            found.append(Row(label, scenario, "all", seed, "accuracy", accuracy))
+            found.append(Row(label, scenario, scenario.shifts[0], seed, "accuracy", outliers))
+    return found
+
+
+def test_errors_are_means_over_streams_and_seeds() -> None:
+    frame = Frame(
+        (
+            *rows("source", "reset", {0: 50.0, 1: 52.0}),
+            *rows("bn", "reset", {0: 80.0, 1: 70.0}),
+            *rows("source", "continual", {0: 50.0, 1: 50.0}),
+            *rows("bn", "continual", {0: 40.0, 1: 40.0}),
+            Row("bn", STREAMS["reset"].scenarios[0], "all", 0, "forward_passes", 1.0),
+            Row("bn", STREAMS["reset"].scenarios[0], "all", 0, "backward_passes", 1.0),
+        ),
+        source="source",
+    )
+    table = benchmark_table(frame, STREAMS)
+    heads = [(column.group, column.origin) for column in table.columns]
+    assert heads == [("reset each", "ours"), ("continual", "ours"), ("continual", "paper"), ("cost", "ours")]
+    source, bn = dict(table.rows)["source"], dict(table.rows)["bn"]
+    assert str(bn[0]) == "25.00 ± 7.07"
+    assert bn[0] is not None
+    assert bn[0].best
+    assert str(bn[1]) == "60.00 ± 0.00*"
+    assert source[2] is not None
+    assert source[2].mean == published_errors()["continual", "source"][1]
+    assert str(bn[3]) == "2.0"
+    assert source[3] is None
+
+
+def test_outliers_are_counted_alone_and_missing_streams_leave_a_gap() -> None:
+    part = rows("tent", "outlier", {0: 70.0}, outliers=30.0)[2:]  # the first pair was not run
+    frame = Frame((*rows("source", "outlier", {0: 50.0}, outliers=45.0), *part), source="source")
+    table = benchmark_table(frame, STREAMS)
+    by_label = dict(table.rows)
+    assert str(by_label["source"][0]) == "55.00"
+    assert by_label["tent"][0] is None
+
+
+def test_rows_are_all_methods_but_the_dear_ones() -> None:
+    entries = benchmark_entries()
+    assert {entry.name for entry in entries} == set(names()) - set(LEFT_OUT)
+    assert len({entry.label for entry in entries}) == len(entries)
+    assert set(benchmark_streams(["mixed"])) == {"mixed"}
+    with pytest.raises(ValueError, match="column of the benchmark"):
+        benchmark_streams(["mxed"])
+
+
+def test_published_errors_have_a_column_and_a_method() -> None:
+    for stream, method in published_errors():
+        assert stream in STREAMS
+        assert method in names()
