@@ -17,7 +17,7 @@ demo: $(STAMP)  ## Adapt the embedded network to corrupted images, print a table
 
 test: $(STAMP)  ## Run the tests and doctests; fails below the coverage that pyproject.toml requires
 	@echo "==> Testing"
-	@$(BIN)/python -m pytest --cov --cov-report=
+	@$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=
 
 coverage: $(STAMP)  ## List the lines that the last `make test` did not run
 	@$(BIN)/coverage report --show-missing --fail-under=0
