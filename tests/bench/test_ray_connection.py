@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from midway.bench import read_records
 from midway.bench.engines import _ray_connection as connections
 from midway.bench.engines._ray_connection import HeadLostError, HeadWatch, connect
 
@@ -112,3 +116,56 @@ def test_a_cluster_of_this_machine_listens_on_the_loopback_interface_alone(tmp_p
     addresses = set(json.loads(done.stdout.strip().splitlines()[-1]))
     assert addresses
     assert addresses <= loopback
+
+
+@pytest.mark.cluster
+def test_a_head_killed_in_the_middle_of_a_run_is_one_sentence_and_nothing_is_lost(port: int, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'midway[cluster]'")
+    programs = str(Path(sys.executable).parent)
+    token = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a-token-of-more-than-16-characters"}
+    # Separate sessions: `ray stop` would stop every cluster of this machine.
+    start = [
+        f"{programs}/ray",
+        "start",
+        "--head",
+        "--block",
+        f"--port={port}",
+        "--num-cpus=1",
+        "--include-dashboard=false",
+    ]
+    head = subprocess.Popen(
+        start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=token
+    )
+    try:
+        wait_for(lambda: listens(port))
+        plan = ["--methods", "tent", "--scenarios", "pure:all", "--images", "400", "--out", str(tmp_path)]
+        command = [f"{programs}/midway", "run", *plan, "--engine", "ray", "--address", f"127.0.0.1:{port}"]
+        run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=token)
+        results = tmp_path / "results.jsonl"
+        wait_for(lambda: run.poll() is not None or (results.exists() and results.read_bytes().count(b"\n") > 0))
+        os.killpg(head.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        said, _ = run.communicate(timeout=120)
+        seconds = time.monotonic() - killed
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(head.pid, signal.SIGKILL)
+        head.wait()
+    assert run.returncode == 1, said
+    assert seconds < 30, said
+    assert "error: the head of the Ray cluster" in said
+    assert "no longer answers. What is finished is stored" in " ".join(said.split())
+    assert "Traceback" not in said
+    assert 0 < len(read_records(tmp_path)) < 15
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from errno import EDQUOT, ENOSPC
 from typing import Annotated
@@ -11,6 +12,7 @@ from rich.markup import escape
 
 from midway import __version__
 from midway._workers import WorkerError
+from midway.bench.engines._ray_connection import HeadLostError
 from midway.cli import benchmark, compare, data, figures, listings, paper, report, run, tune
 from midway.cli.signals import interrupted, status, stop_on_signals
 from midway.cli.terminal import terminal
@@ -62,6 +64,10 @@ def main() -> None:
         terminal(stderr=True).print(
             f"[bold red]error:[/bold red] {escape(_sentence(error))}", highlight=False, soft_wrap=True
         )
+        if isinstance(error, HeadLostError):  # threads of Ray wait for the head and crash the interpreter as it ends
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
         sys.exit(1)
 
 

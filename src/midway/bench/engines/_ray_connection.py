@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 """How long a head may take to accept a connection."""
@@ -112,3 +117,30 @@ class HeadWatch:
             )
         self._next = time.monotonic() + CHECK_SECONDS
         return not self._failures
+
+    def ask(self, question: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Return the answer to a question that Ray may ask the head; raise HeadLostError if the head dies meanwhile.
+
+        Ray blocks in it for a minute and then ends the process, so a thread asks.
+        """
+        answer: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(question(*args, **options))
+            except BaseException as error:  # raised where the answer is awaited
+                answer.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        while True:
+            try:
+                return answer.result(timeout=CHECK_SECONDS)
+            except TimeoutError:
+                if answer.done():  # an error of the question itself
+                    raise
+            self.answers()
+
+
+def leave(ray: ModuleType) -> None:
+    """Let the process end without a word to a dead head, for which Ray would wait when the interpreter exits."""
+    atexit.unregister(ray._private.worker.shutdown)

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from midway._workers import Died, Task
-from midway.bench.engines._ray_connection import HeadLostError, HeadWatch, connect
+from midway.bench.engines._ray_connection import HeadLostError, HeadWatch, connect, leave
 from midway.bench.engines.base import CellTask, Engine, engine
 from midway.bench.record import Cell
 from midway.bench.resources import FROM_FILES, ResourceCache, load_network
@@ -111,8 +110,9 @@ class RayEngine(Engine):
             if not _slots(ray, dict(kind)):  # Ray would wait forever for a node that is large enough
                 wanted = " and ".join(f"{amount:g} {name}" for name, amount in kind if amount)
                 raise ValueError(f"no node of the Ray cluster has {wanted} for a task: ask for less, or add a node.")
+        watch = HeadWatch(ray)
         references = ObjectStoreRefs.fill(ray, [task.cell for task in tasks if isinstance(task, CellTask)])
-        progress = None
+        progress = asked = None
         if on_message is not None:  # on the driver's node, so that the death of another node does not end it
             here = ray.get_runtime_context().get_node_id()
             node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
@@ -120,30 +120,34 @@ class RayEngine(Engine):
         remote = ray.remote(max_retries=self.retries)(_run_task)
         waiting = deque(enumerate(tasks))
         running: dict[Any, tuple[int, float]] = {}  # reference to a Ray task -> index of its task, start time
-        watch, lost = HeadWatch(ray), False
+        lost = False
         try:
             while waiting or running:
                 if not watch.answers():
                     time.sleep(POLL_SECONDS)
                     continue
                 # A few more than fit, so that no node waits for the driver; nodes may join at any time.
-                capacity = 2 * max(_slots(ray, dict(kind)) for kind in kinds) + 2 if waiting else 0
+                capacity = 2 * max(watch.ask(_slots, ray, dict(kind)) for kind in kinds) + 2 if waiting else 0
                 while waiting and len(running) < capacity:
                     index, task = waiting.popleft()
                     needs = self.needs(task)
                     fitted = remote.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], name=str(task))
-                    reference = fitted.remote(task, index, references, progress, version("midway"))
+                    reference = watch.ask(fitted.remote, task, index, references, progress, version("midway"))
                     running[reference] = (index, time.perf_counter())
-                done, _ = ray.wait(list(running), num_returns=1, timeout=POLL_SECONDS)
+                done, _ = watch.ask(ray.wait, list(running), num_returns=1, timeout=POLL_SECONDS)
                 if progress is not None and on_message is not None:
-                    with suppress(ray.exceptions.GetTimeoutError):
-                        for index, message in ray.get(progress.take.remote(), timeout=POLL_SECONDS):
+                    asked = progress.take.remote() if asked is None else asked
+                    if watch.ask(ray.wait, [asked], timeout=POLL_SECONDS)[0]:
+                        for index, message in watch.ask(ray.get, asked):
                             on_message(tasks[index], message)
+                        asked = None  # a slow actor keeps its answer until it is fetched
                 for reference in done:
                     index, started = running.pop(reference)
-                    yield tasks[index], _fetch(ray, reference, started)
+                    yield tasks[index], watch.ask(_fetch, ray, reference, started)
         except HeadLostError:
             lost = True  # whatever asks the head for something would wait for minutes
+            self._owns_connection = False
+            leave(ray)
             raise
         finally:
             grace = max(task.stop_seconds for task in tasks)
