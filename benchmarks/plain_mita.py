@@ -100,6 +100,7 @@ class PlainMITA:
         data_step_size: float = 0.03,
         shared_gradient: bool = False,
         gradient_filter: str | None = None,
+        by_uncertainty: bool = False,
         keep_confidence: bool = False,
         lr: float = 1e-3,
         data_model_lr: float | None = None,
@@ -124,6 +125,7 @@ class PlainMITA:
         self.langevin_noise = langevin_step_size**0.5 if langevin_noise is None else langevin_noise
         self.shared_pass, self.samples, self.source_share = shared_pass, samples, source_share
         self.shared_gradient, self.keep_confidence = shared_gradient, keep_confidence
+        self.by_uncertainty = by_uncertainty
         self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
         self.like = like  # the layout in which random numbers are laid out, for comparisons
 
@@ -161,17 +163,20 @@ class PlainMITA:
         for weight, source in zip(model.parameters(), self.source, strict=True):
             weight.copy_((1 - share) * weight + share * source)
 
-    def data_ada(self, images: Tensor, first_gradient: Tensor | None) -> Tensor:
+    def data_ada(self, images: Tensor, update: tuple[Tensor, Tensor] | None) -> Tensor:
         """Algorithm 2."""
-        x = images
+        x, size = images, self.data_step_size
         for step in range(self.data_steps):
             x = x.detach().requires_grad_()
-            gradient = torch.autograd.grad(energy(self.models[1], x).sum(), x)[0]
-            if first_gradient is not None and step == 0:
-                gradient = first_gradient
+            logits = self.models[1](x)
+            gradient = torch.autograd.grad(-logits.logsumexp(1).sum(), x)[0]
+            if self.shared_gradient and update and step == 0:
+                logits, gradient = update
+            if self.by_uncertainty and step == 0:
+                size *= min(1, (1 - float(torch.softmax(logits, dim=1).max(dim=1).values.mean())) / 0.2)
             if self.gradient_filter == "spectral":
                 gradient = weighed(gradient, images)
-            x = x - self.data_step_size / 2 * gradient
+            x = x - size / 2 * gradient
         return x.detach()
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -189,7 +194,7 @@ class PlainMITA:
             before = of_data_model
             self.models[0].load_state_dict(self.models[1].state_dict())
             self.pull(self.models[0], 1 - self.predictor_share)
-        moved = self.data_ada(images, of_data_model[1] if of_data_model and self.shared_gradient else None)
+        moved = self.data_ada(images, of_data_model)
         with torch.no_grad():
             logits: Tensor = self.models[0](moved)
         if self.keep_confidence and before is not None:

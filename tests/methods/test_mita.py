@@ -17,6 +17,7 @@ TWO_MODELS: dict[str, Any] = {
     "data_model": "persistent",
     "samples": 0,
     "shared_gradient": False,
+    "by_uncertainty": False,
     "keep_confidence": False,
     "source_share": 0.0,
 }
@@ -72,7 +73,14 @@ def test_without_data_is_tea() -> None:
 
 def test_without_model_the_source_answers_images_moved_down_its_energy() -> None:
     network, images = tiny_network(), batches(1)[0]
-    mita = midway.MITA(network, adapt_model=False, data_step_size=0.5, gradient_filter=None, keep_confidence=False)
+    mita = midway.MITA(
+        network,
+        adapt_model=False,
+        data_step_size=0.5,
+        gradient_filter=None,
+        by_uncertainty=False,
+        keep_confidence=False,
+    )
     x = images.clone().requires_grad_()
     moved = images - 0.25 * torch.autograd.grad(energy(network, x).sum(), x)[0]
     torch.testing.assert_close(mita(images), network(moved).detach())

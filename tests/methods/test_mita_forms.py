@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.adapt import preset
+from midway.adaptation.energy import step_scale
 from midway.cost import measure_cost
 from midway.functional import exchange_top, log_mean_softmax
 from midway.testing import batches, tiny_network
@@ -110,6 +111,27 @@ def test_the_source_share_pulls_the_weights_back_by_hand() -> None:
     pulled(images)
     for start, there, back in zip(source, weights(free.data_model), weights(pulled.data_model), strict=True):
         torch.testing.assert_close(back, 0.75 * there + 0.25 * start)
+
+
+# ---- steps by uncertainty -------------------------------------------------------------------------------------------
+
+
+def test_the_share_of_a_full_step_by_hand() -> None:
+    certain, doubtful = torch.tensor([[0.96, 0.04]]).log(), torch.tensor([[0.6, 0.4]]).log()
+    assert step_scale(certain) == pytest.approx(0.04 / 0.2)
+    assert step_scale(torch.cat([certain, doubtful])) == 1.0  # (0.04 + 0.4) / 2 is above 0.2
+
+
+def test_images_do_not_move_where_the_network_is_certain() -> None:
+    network = tiny_network()
+    with torch.no_grad():
+        network[-1].weight *= 1000  # type: ignore[operator]
+    moves = []
+    for by_uncertainty in (True, False):
+        mita = midway.MITA(network, by_uncertainty=by_uncertainty)
+        mita(batches(1)[0])
+        moves.append(mita.diagnostics["displacement"])
+    assert 0 <= moves[0] < 0.5 * moves[1]
 
 
 # ---- confidence -----------------------------------------------------------------------------------------------------

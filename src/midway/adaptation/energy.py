@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -204,12 +205,12 @@ class AdaptedImages(NamedTuple):
     Attributes:
         images: The images after the last step, detached.
         stalled: Boolean (N,): the image skipped a step because the step was not finite.
-        logits: f(x) of the images as given; None if the gradient of the first step was given.
+        logits: f(x) of the images as given, before any step.
     """
 
     images: Tensor
     stalled: Tensor
-    logits: Tensor | None
+    logits: Tensor
 
 
 def data_ada(
@@ -218,22 +219,49 @@ def data_ada(
     *,
     steps: int,
     step_size: float,
-    gradient: Tensor | None = None,
+    update: ContrastiveStep | None = None,
     gradient_filter: GradientFilter | None = None,
+    by_uncertainty: bool = False,
 ) -> AdaptedImages:
     """Algorithm 2: adapt the data to the model by Td Langevin steps without noise, from the images (eq. 10).
 
-    The gradient of the energy for the first step may be given, if another pass has computed it.
+    ``update`` has the logits and the gradient of the first step, if an update has computed them. ``by_uncertainty``
+    multiplies the step size by ``step_scale`` of the logits.
     """
-    adapted, logits = images.detach(), None
-    stalled = torch.zeros(len(images), dtype=torch.bool, device=images.device)
-    for step in range(steps):
-        if gradient is None or step:
+    adapted, stalled = images.detach(), torch.zeros(len(images), dtype=torch.bool, device=images.device)
+    logits: Tensor | None = None
+    for _ in range(steps):
+        if logits is None and update is not None and update.image_gradient is not None:
+            answers, gradient = update.logits, update.image_gradient
+        else:
             x = adapted.detach().requires_grad_()
             answers = energy.logits(x)
             (gradient,) = torch.autograd.grad(free_energy(answers).sum(), x)
-            logits = answers.detach() if step == 0 else logits
+        if logits is None:
+            logits = answers.detach()
+            step_size *= step_scale(logits) if by_uncertainty else 1
         filtered = gradient if gradient_filter is None else gradient_filter(gradient)
         adapted, skipped = langevin_step(adapted, filtered, step_size=step_size, noise=0)
         stalled |= skipped
+    assert logits is not None, "steps is at least 1"
     return AdaptedImages(adapted, stalled, logits)
+
+
+FULL_STEP_FROM = 0.2
+"""The mean uncertainty of a batch from which images take full steps."""
+
+
+def step_scale(logits: Tensor) -> float:
+    """Return the share of a full step that images take, by the mean uncertainty of their batch.
+
+    The uncertainty of an image is 1 - p(y) of its top class y. Predictions for clean and weakly corrupted images are
+    certain, and a step that helps against strong noise harms them.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.energy import step_scale
+        >>> round(step_scale(torch.tensor([[0.9, 0.1], [1.0, 0.0]]).log()), 3)  # a mean uncertainty of 0.05
+        0.25
+    """
+    uncertainty = 1 - logits.softmax(dim=1).amax(dim=1).mean().item()
+    return min(1.0, uncertainty / FULL_STEP_FROM) if math.isfinite(uncertainty) else 1.0

@@ -62,6 +62,9 @@ class MITA(Method):
         gradient_filter: ``"spectral"`` multiplies the gradient of the images at each frequency by the power of their
             batch relative to natural images (``midway.sampling.SpectralFilter``). None does not filter, as in the
             paper; images of low contrast or without fine detail are then lost in what the gradient adds.
+        by_uncertainty: Multiply the step size of the images by the mean uncertainty of the batch, 1 - p of the top
+            class, relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where the network is
+            certain, images hardly change. The paper has one step size for all.
         keep_confidence: Answer with the class of the adapted image and the sorted probabilities of the image as given,
             which an earlier pass has computed. Adapted images have low energy, and their answers too much confidence.
         adapt_data: False leaves the images as they are (MITA without D).
@@ -117,6 +120,7 @@ class MITA(Method):
         "data_step_size": 0.03,
         "shared_gradient": False,
         "gradient_filter": None,
+        "by_uncertainty": False,
         "keep_confidence": False,
         "lr": 1e-3,
         "source_share": 0.0,
@@ -143,13 +147,14 @@ class MITA(Method):
         data_step_size: float = 0.06,
         shared_gradient: bool = True,
         gradient_filter: Literal["spectral"] | None = "spectral",
+        by_uncertainty: bool = True,
         keep_confidence: bool = True,
         adapt_data: bool = True,
         adapt_model: bool = True,
-        lr: float = 6e-3,
+        lr: float = 1e-2,
         data_model_lr: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
-        source_share: float = 0.02,
+        source_share: float = 0.05,
         precision: Precision = "float32",
         seed: int = 0,
     ) -> None:
@@ -168,7 +173,7 @@ class MITA(Method):
         self.predictor_steps, self.data_model_steps = predictor_steps, data_model_steps
         self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
         self.single, self.fresh, self.predictor_share = data_model == "single", data_model == "fresh", predictor_share
-        self.adapt_data, self.keep_confidence = adapt_data, keep_confidence
+        self.adapt_data, self.by_uncertainty, self.keep_confidence = adapt_data, by_uncertainty, keep_confidence
         if adapt_model:
             use_batch_statistics(self.model)
             freeze_all_but(self.model, norm_affine(self.model))
@@ -230,21 +235,19 @@ class MITA(Method):
             self.adapted_images = images.clone()
             return self.adapted_images, None
         spectral = SpectralFilter(images) if self.gradient_filter == "spectral" else None
-        gradient = None if last is None else last.image_gradient
         adapted = data_ada(  # x' = DataAda(theta~', x), Td steps
             self.data_energy,
             images,
             steps=self.data_steps,
             step_size=self.data_step_size,
-            gradient=gradient,
+            update=last,
             gradient_filter=spectral,
+            by_uncertainty=self.by_uncertainty,
         )
         self.count("stalled_steps", int(adapted.stalled.sum()))
         self.record(displacement=(adapted.images - images).flatten(1).norm(dim=1).mean().item())
         self.adapted_images = adapted.images
-        if self.data_model is self.model and adapted.logits is not None:
-            return adapted.images, adapted.logits
-        return adapted.images, None if predictor_update is None else predictor_update.logits
+        return adapted.images, adapted.logits if predictor_update is None else predictor_update.logits
 
     def _adapt_model(
         self, ada: ModelAda | None, images: Tensor, steps: int, prefix: str = ""
