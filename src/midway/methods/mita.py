@@ -97,7 +97,7 @@ class MITA(Method):
         paradigm="mutual",
         adapts="norm scales and shifts, images",
         predicts="after",
-        passes="N~ (1 + 16/n) + 1 F, N~ (1 + 16/n) B",
+        passes="N~ (1 + 16/n) + Td F, N~ (1 + 16/n) + Td - 1 B",
         needs=("norm layers", "batch statistics"),
         aligns_each_image=True,
     )
