@@ -224,6 +224,14 @@ def test_impossible_settings_are_refused() -> None:
         midway.MITA(tiny_network(), data_model="other")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="continues from the predictor"):
         midway.MITA(tiny_network(), data_model="fresh", predictor_steps=3, data_model_steps=2)
+    with pytest.raises(ValueError, match="predictor_share must be between 0 and 1, got 2"):
+        midway.MITA(tiny_network(), predictor_share=2)
+    with pytest.raises(ValueError, match="source_share must be between 0 and 1, got -1"):
+        midway.MITA(tiny_network(), source_share=-1)
+    with pytest.raises(ValueError, match="samples and buffer_size must be 0 or more, got -1 and 0"):
+        midway.MITA(tiny_network(), samples=-1)
+    with pytest.raises(ValueError, match="data_step_size must be 0 or more, got -1"):
+        midway.MITA(tiny_network(), data_step_size=-1)
     with pytest.raises(ValueError, match="langevin_steps must be 0 or more"):
         midway.TEA(tiny_network(), langevin_steps=-1)
     with pytest.raises(ValueError, match="steps must be at least 1"):

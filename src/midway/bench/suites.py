@@ -18,7 +18,7 @@ from midway.methods import adapt, hyperparameters, preset
 from midway.streams import Scenario
 
 EQUAL_BUDGET = "tea_equal_budget"
-"""TEA with as many updates per batch as both models of MITA together: a fair rival, which the paper lacks."""
+"""TEA with as many updates per batch as all models of MITA together: a fair rival, which the paper lacks."""
 
 DEMO_NETWORK, DEMO_DATA = "wrn16_2.cifar10", "cifar10-mini"
 DEMO_REQUIRED = ("source", "bn", "tent", "mita", "bn_clustered")

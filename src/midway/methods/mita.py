@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.data_model import DataModel, check_data_model, put_between, start_from, twin
+from midway.adaptation.data_model import (
+    DataModel,
+    check_data_adaptation,
+    check_data_model,
+    put_between,
+    start_from,
+    twin,
+)
 from midway.adaptation.energy import Chains, ContrastiveStep, EnergyModel, ModelAda, data_ada
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
@@ -166,10 +173,7 @@ class MITA(Method):
                 f"{predictor_steps}, {data_model_steps} and {data_steps}; "
                 "turn parts off with adapt_model and adapt_data."
             )
-        if gradient_filter not in ("spectral", None):
-            raise ValueError(f"gradient_filter must be 'spectral' or None, got {gradient_filter!r}.")
-        if data_step_size < 0:
-            raise ValueError(f"data_step_size must be 0 or more, got {data_step_size}.")
+        check_data_adaptation(data_step_size, gradient_filter)
         self.predictor_steps, self.data_model_steps = predictor_steps, data_model_steps
         self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
         self.single, self.fresh, self.predictor_share = data_model == "single", data_model == "fresh", predictor_share
