@@ -22,7 +22,7 @@ from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
-from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import exchange_top, log_mean_softmax
 from midway.sampling import Randomness, SpectralFilter
 
@@ -109,7 +109,9 @@ class MITA(Method):
         aligns_each_image=True,
     )
     search_space = search_over(
-        data_model_steps=Integers(1, 2),
+        data_model=Choice("single", "persistent", "fresh"),
+        predictor_steps=Integers(1, 4),
+        data_model_steps=Integers(1, 4),
         data_step_size=LogUniform(3e-3, 0.3),
         lr=LogUniform(1e-4, 3e-2),
         source_share=Uniform(0, 0.1),
