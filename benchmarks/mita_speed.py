@@ -5,7 +5,7 @@ the paper's algorithms as printed, and the first rows of Midway compute the same
 defaults. Printed are time ratios, the passes counted, the time over that of just those passes (the overhead), peak
 memory ratios from processes of their own, and the accuracy on the images of the run.
 
-    python benchmarks/mita_speed.py [--batches 5] [--no-memory] [--no-bf16] [--cpu-time]
+    python benchmarks/mita_speed.py [--batches 5] [--no-memory] [--no-bf16] [--cpu-time] [--only ROWS]
 """
 
 from __future__ import annotations
@@ -152,6 +152,7 @@ def main() -> None:
     parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=True, help="slow where it is emulated")
     parser.add_argument("--cpu-time", action="store_true", help="processor time, where others use the machine too")
+    parser.add_argument("--only", help="rows besides the plain implementation, separated by semicolons; all by default")
     parser.add_argument("--measure-memory", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure_memory:
@@ -159,6 +160,8 @@ def main() -> None:
         return
     model, stream = midway.models.load("wrn16_2.cifar10"), batches_for(arguments.batches)
     makers = {name: make for name, make in contenders(model).items() if arguments.bf16 or "bf16" not in name}
+    if arguments.only:
+        makers = {name: makers[name] for name in (PLAIN, *arguments.only.split(";"))}
     rows = run_in_turns(makers, stream)
     bare = BarePasses.measured(model, stream[0].images, arguments.batches)
     memory = {name: peak_megabytes(name, arguments.batches) for name in makers} if arguments.memory else {}
