@@ -187,7 +187,7 @@ def test_diverging_sampling_neither_poisons_the_model_nor_the_answer() -> None:
 
 
 def test_chains_that_ran_to_infinity_start_again() -> None:
-    steps = {"predictor_steps": 4, "data_model_steps": 4}
+    steps: dict[str, Any] = {"predictor_steps": 4, "data_model_steps": 4}
     settings = TWO_MODELS | {"langevin_steps": 1, "buffer_size": 6, "reinit_probability": 0.0}
     mita = midway.MITA(tiny_network(), **settings, **steps)
     first, second, third = batches(3)

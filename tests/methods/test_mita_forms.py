@@ -17,7 +17,7 @@ from midway.functional import exchange_top, log_mean_softmax
 from midway.testing import batches, tiny_network
 
 PRESETS = ("printed", "published", None)
-STEP = {"data_step_size": 2.0}  # large enough to change classes of a tiny network
+STEP: dict[str, Any] = {"data_step_size": 2.0}  # large enough to change classes of a tiny network
 
 
 def plain_settings(name: str | None) -> dict[str, Any]:
@@ -26,7 +26,8 @@ def plain_settings(name: str | None) -> dict[str, Any]:
     return {key: settings[key] for key in PLAIN}
 
 
-PLAIN = {*PlainMITA.__init__.__kwdefaults__} - {"like"}
+DEFAULTS: dict[str, Any] = PlainMITA.__init__.__kwdefaults__ or {}
+PLAIN = {*DEFAULTS} - {"like"}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -53,9 +54,8 @@ def test_the_parts_of_the_default_agree_with_the_plain_implementation(
 
 
 def test_the_plain_implementation_has_the_settings_of_the_printed_preset() -> None:
-    defaults = PlainMITA.__init__.__kwdefaults__
     printed = plain_settings("printed") | {"predictor_share": 1.0}  # without effect on two models
-    assert {key: defaults[key] for key in PLAIN} == printed
+    assert {key: DEFAULTS[key] for key in PLAIN} == printed
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_share_of_a_full_step_by_hand() -> None:
 def test_images_do_not_move_where_the_network_is_certain() -> None:
     network = tiny_network()
     with torch.no_grad():
-        network[-1].weight *= 1000  # type: ignore[operator]
+        list(network.parameters())[-2].mul_(1000)  # the weights of the head
     moves = []
     for by_uncertainty in (True, False):
         mita = midway.MITA(network, by_uncertainty=by_uncertainty)
