@@ -1,8 +1,8 @@
 """MITA as one would write it from the paper in an evening: the measure of Midway's own, in speed and in numbers.
 
-Float32, default memory format, two separate models with a full buffer of chains each, both energies in one graph.
-It draws its random numbers in the same order as ``midway.MITA``, so the two can be compared bit by bit where float
-arithmetic allows.
+Default memory format, two separate models, with a full buffer of chains each if they have one, both energies in one
+graph. The defaults are the paper's algorithms as printed. It draws its random numbers in the same order as
+``midway.MITA``, so the two can be compared number by number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def energy(model: nn.Module, x: Tensor) -> Tensor:
 
 @dataclass
 class Chains:
-    """A replay buffer, all of it made at once; a place that was never visited is redrawn as fresh noise."""
+    """A replay buffer, all of it made at once; a place that was never visited is redrawn as fresh noise.
+
+    Without places every chain is noise, as printed.
+    """
 
     capacity: int
     reinit_probability: float
@@ -36,8 +39,10 @@ class Chains:
 
     def draw(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Choose chains to go on with."""
+        if not self.capacity:
+            return torch.zeros(0, dtype=torch.long), torch.empty_like(like).uniform_(-1, 1, generator=generator)
         if self.images is None:
-            self.images = torch.zeros(self.capacity, *like.shape[1:])
+            self.images = torch.zeros(self.capacity, *like.shape[1:], dtype=like.dtype)
         places = torch.randint(self.capacity, (len(like),), generator=generator)
         noise = torch.empty_like(like).uniform_(-1, 1, generator=generator)
         fresh = torch.rand(len(like), generator=generator) < self.reinit_probability
@@ -46,7 +51,8 @@ class Chains:
 
     def put(self, places: Tensor, images: Tensor) -> None:
         """Leave the chains where they are now; the last one wins where a place comes twice."""
-        assert self.images is not None
+        if self.images is None:
+            return
         for place, image in zip(places.tolist(), images.detach(), strict=True):
             self.images[place] = image
         self.visited[places] = True
@@ -73,32 +79,40 @@ def weighed(gradient: Tensor, images: Tensor) -> Tensor:
 
 
 class PlainMITA:
-    """Algorithms 1 to 3 of the paper, one after the other."""
+    """Algorithms 1 to 3 of the paper, one after the other; the arguments are those of ``midway.MITA``."""
 
     def __init__(
         self,
         model: nn.Module,
         *,
+        data_model: str = "persistent",
+        predictor_share: float = 1.0,
         predictor_steps: int = 1,
         data_model_steps: int = 4,
+        samples: int = 0,
         langevin_steps: int = 1,
         langevin_step_size: float = 0.2,
-        langevin_noise: float = 0.01,
+        langevin_noise: float | None = None,
         shared_pass: bool = False,
+        buffer_size: int = 0,
+        reinit_probability: float = 0.05,
         data_steps: int = 1,
-        data_step_size: float = 0.02,
+        data_step_size: float = 0.03,
+        shared_gradient: bool = False,
         gradient_filter: str | None = None,
-        data_model: str = "persistent",
+        by_uncertainty: bool = False,
+        keep_confidence: bool = False,
         lr: float = 1e-3,
         data_model_lr: float | None = None,
-        buffer_size: int = 10_000,
-        reinit_probability: float = 0.05,
+        source_share: float = 0.0,
         seed: int = 0,
         like: torch.memory_format = torch.contiguous_format,
     ) -> None:
+        self.source = [parameter.detach().clone() for parameter in model.parameters()]
         self.models = [copy.deepcopy(model).train(), copy.deepcopy(model).train()]
+        self.single, self.predictor_share = data_model == "single", predictor_share
         self.fresh = data_model == "fresh"
-        self.steps = [predictor_steps, data_model_steps - predictor_steps * self.fresh]
+        self.steps = [0 if self.single else predictor_steps, data_model_steps - predictor_steps * self.fresh]
         self.optimizers = []
         for network, rate in zip(self.models, (lr, lr if data_model_lr is None else data_model_lr), strict=True):
             network.requires_grad_(False)
@@ -108,21 +122,30 @@ class PlainMITA:
         self.chains = [Chains(buffer_size, reinit_probability) for _ in self.models]
         self.generator = torch.Generator().manual_seed(seed)
         self.langevin_steps, self.langevin_step_size = langevin_steps, langevin_step_size
-        self.langevin_noise, self.shared_pass = langevin_noise, shared_pass
+        self.langevin_noise = langevin_step_size**0.5 if langevin_noise is None else langevin_noise
+        self.shared_pass, self.samples, self.source_share = shared_pass, samples, source_share
+        self.shared_gradient, self.keep_confidence = shared_gradient, keep_confidence
+        self.by_uncertainty = by_uncertainty
         self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
         self.like = like  # the layout in which random numbers are laid out, for comparisons
 
-    def model_ada(self, which: int, images: Tensor) -> None:
-        """Algorithm 1."""
+    def model_ada(self, which: int, images: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Algorithm 1; return f(x) and dE/dx of the images before the last update, if something asks for them."""
         model, optimizer, chains = self.models[which], self.optimizers[which], self.chains[which]
+        before = None
         for _ in range(self.steps[which]):
-            places, x = chains.draw(images, self.generator)
+            if self.shared_gradient or self.keep_confidence:
+                x = images.clone().requires_grad_()
+                logits = model(x)
+                before = logits.detach(), torch.autograd.grad(-logits.logsumexp(1).sum(), x)[0]
+            some = images[: self.samples] if self.samples else images
+            places, x = chains.draw(some, self.generator)
             contrasted = x
             for _ in range(self.langevin_steps):
                 contrasted = x
                 x = x.detach().requires_grad_()
                 gradient = torch.autograd.grad(energy(model, x).sum(), x)[0]
-                noise = torch.empty_like(images).normal_(generator=self.generator)
+                noise = torch.empty_like(some).normal_(generator=self.generator)
                 x = x - self.langevin_step_size / 2 * gradient + self.langevin_noise * noise
             chains.put(places, x)
             if not self.shared_pass:  # else the contrast sees the chains before their last step
@@ -131,30 +154,57 @@ class PlainMITA:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            self.pull(model, self.source_share)
+        return before
 
-    def data_ada(self, images: Tensor) -> Tensor:
+    @torch.no_grad()
+    def pull(self, model: nn.Module, share: float) -> None:
+        """Move the weights a share of the way to the source."""
+        for weight, source in zip(model.parameters(), self.source, strict=True):
+            weight.copy_((1 - share) * weight + share * source)
+
+    def data_ada(self, images: Tensor, update: tuple[Tensor, Tensor] | None) -> Tensor:
         """Algorithm 2."""
-        x = images
-        for _ in range(self.data_steps):
+        x, size = images, self.data_step_size
+        for step in range(self.data_steps):
             x = x.detach().requires_grad_()
-            gradient = torch.autograd.grad(energy(self.models[1], x).sum(), x)[0]
+            logits = self.models[1](x)
+            gradient = torch.autograd.grad(-logits.logsumexp(1).sum(), x)[0]
+            if self.shared_gradient and update and step == 0:
+                logits, gradient = update
+            if self.by_uncertainty and step == 0:
+                size *= min(1, (1 - float(torch.softmax(logits, dim=1).max(dim=1).values.mean())) / 0.2)
             if self.gradient_filter == "spectral":
                 gradient = weighed(gradient, images)
-            x = x - self.data_step_size / 2 * gradient
+            x = x - size / 2 * gradient
         return x.detach()
 
     def __call__(self, images: Tensor) -> Tensor:
         """Algorithm 3."""
         images = images.contiguous(memory_format=self.like)
-        self.model_ada(0, images)
+        before = self.model_ada(0, images)
         if self.fresh:  # the data model goes on where the predictor is: weights, moments, chains
             self.models[1].load_state_dict(self.models[0].state_dict())
             rate = self.optimizers[1].param_groups[0]["lr"]
             self.optimizers[1].load_state_dict(copy.deepcopy(self.optimizers[0].state_dict()))
             self.optimizers[1].param_groups[0]["lr"] = rate
             self.chains[1] = self.chains[0]
-        self.model_ada(1, images)
-        moved = self.data_ada(images)
+        of_data_model = self.model_ada(1, images)
+        if self.single:  # the predictor is between the source and the data model
+            before = of_data_model
+            self.models[0].load_state_dict(self.models[1].state_dict())
+            self.pull(self.models[0], 1 - self.predictor_share)
+        moved = self.data_ada(images, of_data_model)
         with torch.no_grad():
             logits: Tensor = self.models[0](moved)
+        if self.keep_confidence and before is not None:
+            logits = torch.stack([exchanged(*rows) for rows in zip(before[0], logits, strict=True)])
         return logits
+
+
+def exchanged(confident: Tensor, answer: Tensor) -> Tensor:
+    """Give one image the answer's class and its own sorted values."""
+    values = confident.tolist()
+    top, wanted = values.index(max(values)), int(answer.argmax())
+    values[top], values[wanted] = values[wanted], values[top]
+    return confident.new_tensor(values)

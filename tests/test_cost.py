@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.adapt import preset
 from midway.cost import PAPER_FORWARD_PASSES, measure_cost, multiply_adds, paper_gflops, watch_memory
 from midway.methods import About, Method
 from midway.testing import batches, tiny_network
@@ -46,9 +47,9 @@ def test_memo_moves_copies_of_all_weights(wrap: Callable[[Method], Method]) -> N
 
 @pytest.mark.parametrize("langevin_steps", [0, 1, 5])
 def test_mita_takes_the_passes_of_its_formula(langevin_steps: int) -> None:
-    settings: dict[str, Any] = {"predictor_steps": 2, "data_model_steps": 3, "data_steps": 4, "shared_pass": False}
+    settings = {**preset("mita", "published"), "predictor_steps": 2, "data_model_steps": 3, "data_steps": 4}
     cost = measure_cost(
-        midway.MITA(tiny_network(), langevin_steps=langevin_steps, gradient_filter=None, **settings),
+        midway.MITA(tiny_network(), **(settings | {"langevin_steps": langevin_steps})),
         batches(1)[0],
         repeats=0,
     )
@@ -139,10 +140,10 @@ def test_the_paper_count_is_the_paper() -> None:
         ("tent", {}),
         ("tea", {"langevin_steps": 1}),
         ("memo", {"views": 8}),
-        ("mita", {"langevin_steps": 5, "predictor_steps": 1, "data_model_steps": 1, "data_steps": 1}),
+        ("mita", {"langevin_steps": 5, "preset": "published"}),
     ],
 )
-def test_the_paper_count_is_what_the_methods_do(method: str, settings: dict[str, int]) -> None:
+def test_the_paper_count_is_what_the_methods_do(method: str, settings: dict[str, Any]) -> None:
     plain = {"shared_pass": False} if "shared_pass" in midway.methods.hyperparameters(method) else {}
     adapted = midway.adapt(tiny_network(), method, **settings, **plain)
     adapted(batches(1)[0])  # the first batch may take a look at the problem

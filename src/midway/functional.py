@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -30,3 +33,31 @@ def free_energy(logits: Tensor) -> Tensor:
         tensor([0.5000])
     """
     return -logits.logsumexp(dim=1)
+
+
+def exchange_top(logits: Tensor, answers: Tensor) -> Tensor:
+    """Return logits (N, C) with the top classes of ``answers`` (N, C): two values of each row are exchanged.
+
+    The largest value changes places with that of the class which is on top in the answers, so the sorted probabilities,
+    and with them the confidence, remain those of the logits.
+
+    Example:
+        >>> import midway, torch
+        >>> midway.functional.exchange_top(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([[0.0, 9.0, 0.0]]))
+        tensor([[1., 3., 2.]])
+    """
+    top, answer = (each.argmax(dim=1, keepdim=True) for each in (logits, answers))
+    return logits.scatter(1, top, logits.gather(1, answer)).scatter(1, answer, logits.gather(1, top))
+
+
+def log_mean_softmax(logits: Iterable[Tensor]) -> Tensor:
+    """Return the logarithm of the mean probabilities of several answers (N, C) to the same images.
+
+    Example:
+        >>> import midway, torch
+        >>> even, certain = torch.zeros(1, 2), torch.tensor([[0.0, -torch.inf]])
+        >>> midway.functional.log_mean_softmax([even, certain]).exp()
+        tensor([[0.7500, 0.2500]])
+    """
+    each = torch.stack([answer.detach().float().log_softmax(dim=1) for answer in logits])
+    return each.logsumexp(dim=0) - math.log(len(each))

@@ -10,7 +10,6 @@ import midway
 from midway.adaptation.adapt import PRESETS, preset
 from midway.bench import load_plan
 from midway.bench.entries import Entry, SettingError, parse_entries
-from midway.cost import measure_cost
 from midway.testing import batches, tiny_network
 
 SEARCHED = sorted(path.stem for path in (Path(__file__).parents[2] / "docs" / "tuning").glob("*.json"))
@@ -64,15 +63,15 @@ def test_the_documentation_lists_every_published_value_that_is_not_the_default()
         assert all(f"`{key}={value!r}`" in row for key, value in values.items()), row
 
 
-def test_mita_as_published_has_one_rate_a_longer_data_model_and_plain_steps() -> None:
-    mita = midway.adapt(tiny_network(), "mita", preset="published")
-    assert mita.hyperparameters["data_model_steps"] > mita.hyperparameters["predictor_steps"]
-    cost = measure_cost(mita, batches(1)[0], repeats=0)
-    backward = (1 + 4) * (1 + 2) + 1  # (N + N~) (T + 2) + Td
-    assert (cost.forward_passes, cost.backward_passes) == (backward + 1, backward)
-    assert isinstance(mita, midway.MITA)
-    assert mita.data_model_ada is not None
-    assert mita.data_model_ada.optimizer.param_groups[0]["lr"] == mita.hyperparameters["lr"]
+def test_mita_as_printed_starts_chains_afresh_with_more_noise_and_adapts_the_data_model_longer() -> None:
+    published, printed = preset("mita", "published"), preset("mita", "printed")
+    assert set(published) <= set(printed)
+    defaults = midway.methods.hyperparameters("mita")
+    differing = {key for key, value in printed.items() if (defaults | published)[key] != value}
+    assert differing == {"data_model_steps", "langevin_noise", "buffer_size"}
+    mita = midway.adapt(tiny_network(), "mita", preset="printed")
+    assert mita.hyperparameters["langevin_noise"] is None
+    assert midway.adapt(tiny_network(), "mita", preset="published").hyperparameters["langevin_noise"] == 0.01
 
 
 def test_what_cannot_be_had_is_said() -> None:
@@ -83,7 +82,7 @@ def test_what_cannot_be_had_is_said() -> None:
     with pytest.raises(TypeError, match=r'midway.adapt\(model, "...", preset=\'tuned\'\)'):
         midway.Tent(tiny_network(), preset="tuned")  # type: ignore[call-arg]
     assert preset("source", "tuned") == {}
-    assert PRESETS == ("published", "tuned")
+    assert PRESETS == ("published", "printed", "tuned")
 
 
 def test_a_row_of_a_plan_is_named_by_what_is_written_and_stores_what_it_stands_for() -> None:

@@ -10,8 +10,17 @@ from plain_mita import PlainMITA
 from torch import Tensor, nn
 
 import midway
+from midway.sampling import ReplayBuffer
 from midway.testing import Norm, batches, tiny_network
 
+TWO_MODELS: dict[str, Any] = {
+    "data_model": "persistent",
+    "samples": 0,
+    "shared_gradient": False,
+    "by_uncertainty": False,
+    "keep_confidence": False,
+    "source_share": 0.0,
+}
 SHARED: dict[str, Any] = {
     "langevin_step_size": 0.2,
     "langevin_noise": 0.01,
@@ -34,7 +43,9 @@ def energy(model: nn.Module, x: Tensor) -> Tensor:
 def test_mita_agrees_with_the_plain_implementation_over_batches(
     data_model: str, langevin_steps: int, shared_pass: bool, gradient_filter: str | None
 ) -> None:
-    settings = SHARED | {"data_model_steps": 3, "data_steps": 2, "data_step_size": 0.5, "data_model_lr": 2e-2}
+    settings = (
+        SHARED | TWO_MODELS | {"data_model_steps": 3, "data_steps": 2, "data_step_size": 0.5, "data_model_lr": 2e-2}
+    )
     settings |= {"data_model": data_model}
     settings |= {"langevin_steps": langevin_steps, "shared_pass": shared_pass, "gradient_filter": gradient_filter}
     plain = PlainMITA(tiny_network(), like=torch.channels_last, **settings)
@@ -55,14 +66,21 @@ def test_tea_agrees_with_the_plain_implementation_over_batches() -> None:
 
 def test_without_data_is_tea() -> None:
     tea = midway.TEA(tiny_network(), steps=2, langevin_steps=2, **SHARED)
-    mita = midway.MITA(tiny_network(), predictor_steps=2, langevin_steps=2, adapt_data=False, **SHARED)
+    mita = midway.MITA(tiny_network(), predictor_steps=2, langevin_steps=2, adapt_data=False, **SHARED, **TWO_MODELS)
     for images in batches(3):
         assert torch.equal(mita(images), tea(images))
 
 
 def test_without_model_the_source_answers_images_moved_down_its_energy() -> None:
     network, images = tiny_network(), batches(1)[0]
-    mita = midway.MITA(network, adapt_model=False, data_step_size=0.5, gradient_filter=None)
+    mita = midway.MITA(
+        network,
+        adapt_model=False,
+        data_step_size=0.5,
+        gradient_filter=None,
+        by_uncertainty=False,
+        keep_confidence=False,
+    )
     x = images.clone().requires_grad_()
     moved = images - 0.25 * torch.autograd.grad(energy(network, x).sum(), x)[0]
     torch.testing.assert_close(mita(images), network(moved).detach())
@@ -71,9 +89,8 @@ def test_without_model_the_source_answers_images_moved_down_its_energy() -> None
 
 
 def test_same_uses_one_model_and_takes_no_further_steps() -> None:
-    mita = midway.MITA(
-        tiny_network(), data_model="same", data_step_size=0.5, gradient_filter=None, langevin_steps=2, **SHARED
-    )
+    settings = SHARED | TWO_MODELS | {"data_model": "same", "gradient_filter": None}
+    mita = midway.MITA(tiny_network(), data_step_size=0.5, langevin_steps=2, **settings)
     tea = midway.TEA(tiny_network(), langevin_steps=2, **SHARED)
     images = batches(1)[0]
     logits = mita(images)
@@ -86,12 +103,13 @@ def test_same_uses_one_model_and_takes_no_further_steps() -> None:
 
 
 def test_a_fresh_data_model_takes_further_steps_of_its_own() -> None:
-    fresh = midway.MITA(tiny_network(), data_model="fresh", data_model_steps=4, predictor_steps=2, **SHARED)
-    same = midway.MITA(tiny_network(), data_model="same", predictor_steps=2, **SHARED)
+    settings = SHARED | {"predictor_steps": 2, "keep_confidence": False}
+    fresh = midway.MITA(tiny_network(), data_model="fresh", data_model_steps=4, **settings)
+    same = midway.MITA(tiny_network(), data_model="same", **settings)
     images = batches(1)[0]
     assert not torch.equal(fresh(images), same(images))
     assert fresh.data_model_ada is not None
-    assert fresh.data_model_ada.optimizer.param_groups[0]["lr"] == 3e-3
+    assert fresh.data_model_ada.optimizer.param_groups[0]["lr"] == SHARED["lr"]
     with pytest.raises(ValueError, match=r"data_model_steps \(1\) must be more than predictor_steps \(1\)"):
         midway.MITA(tiny_network(), data_model="fresh")  # it would be the predictor
 
@@ -147,7 +165,7 @@ def test_permuting_the_batch_permutes_the_answers() -> None:
 
 
 def test_diagnostics_tell_energies_gap_and_move() -> None:
-    mita = midway.MITA(tiny_network(), data_step_size=0.5)
+    mita = midway.MITA(tiny_network(), data_step_size=0.5, **TWO_MODELS)
     images = batches(1)[0]
     mita(images)
     seen = mita.diagnostics
@@ -160,7 +178,7 @@ def test_diagnostics_tell_energies_gap_and_move() -> None:
 
 def test_diverging_sampling_neither_poisons_the_model_nor_the_answer() -> None:
     """A huge Langevin step throws chains to infinity: they stay, are counted, and the batch gets its answer."""
-    mita = midway.MITA(tiny_network("layer"), langevin_steps=3, langevin_step_size=1e38, langevin_noise=1e38)
+    mita = midway.MITA(tiny_network("layer"), langevin_steps=3, langevin_step_size=1e38, langevin_noise=1e38, samples=6)
     images = batches(1)[0]
     logits = mita(images)
     assert logits.isfinite().all()
@@ -169,12 +187,14 @@ def test_diverging_sampling_neither_poisons_the_model_nor_the_answer() -> None:
 
 
 def test_chains_that_ran_to_infinity_start_again() -> None:
-    steps = {"predictor_steps": 4, "data_model_steps": 4}
-    mita = midway.MITA(tiny_network(), buffer_size=6, reinit_probability=0.0, **steps)
+    steps: dict[str, Any] = {"predictor_steps": 4, "data_model_steps": 4}
+    settings = TWO_MODELS | {"langevin_steps": 1, "buffer_size": 6, "reinit_probability": 0.0}
+    mita = midway.MITA(tiny_network(), **settings, **steps)
     first, second, third = batches(3)
     mita(first)
     for ada in (mita.predictor_ada, mita.data_model_ada):
         assert ada is not None
+        assert isinstance(ada.buffer, ReplayBuffer)
         assert ada.buffer._images is not None
         ada.buffer._images[:3] = float("inf")
     mita(second)
@@ -204,6 +224,14 @@ def test_impossible_settings_are_refused() -> None:
         midway.MITA(tiny_network(), data_model="other")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="continues from the predictor"):
         midway.MITA(tiny_network(), data_model="fresh", predictor_steps=3, data_model_steps=2)
+    with pytest.raises(ValueError, match="predictor_share must be between 0 and 1, got 2"):
+        midway.MITA(tiny_network(), predictor_share=2)
+    with pytest.raises(ValueError, match="source_share must be between 0 and 1, got -1"):
+        midway.MITA(tiny_network(), source_share=-1)
+    with pytest.raises(ValueError, match="samples and buffer_size must be 0 or more, got -1 and 0"):
+        midway.MITA(tiny_network(), samples=-1)
+    with pytest.raises(ValueError, match="data_step_size must be 0 or more, got -1"):
+        midway.MITA(tiny_network(), data_step_size=-1)
     with pytest.raises(ValueError, match="langevin_steps must be 0 or more"):
         midway.TEA(tiny_network(), langevin_steps=-1)
     with pytest.raises(ValueError, match="steps must be at least 1"):

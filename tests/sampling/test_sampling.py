@@ -11,7 +11,7 @@ from torch import Tensor
 import midway
 from midway.adaptation.samples import sample_images
 from midway.functional import free_energy
-from midway.sampling import Randomness, ReplayBuffer, langevin, langevin_step
+from midway.sampling import Randomness, ReplayBuffer, UniformNoise, langevin, langevin_step
 from midway.testing import tiny_network
 
 WEIGHT = torch.tensor([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.0]])  # three classes, images of one row of two pixels
@@ -186,3 +186,21 @@ def test_sample_images_walks_from_noise_and_changes_nothing() -> None:
     start = sample_images(network, 64, steps=0)
     lower = free_energy(network(sample_images(network, 64, steps=20, noise=0))).mean()
     assert lower < free_energy(network(start)).mean()
+
+
+def test_without_a_buffer_every_chain_is_new_noise_and_nothing_is_stored() -> None:
+    noise, like = (
+        UniformNoise(low=0.25, high=0.5),
+        torch.zeros(6, 3, 4, 4).contiguous(memory_format=torch.channels_last),
+    )
+    generator = torch.Generator().manual_seed(0)
+    indices, first = noise.draw(like, generator)
+    noise.put(indices, torch.full_like(first, 9.0))
+    _, second = noise.draw(like, generator)
+    assert not torch.equal(first, second)
+    assert first.is_contiguous(memory_format=torch.channels_last)
+    assert 0.25 <= second.min() < 0.27 < 0.48 < second.max() <= 0.5
+    assert noise.state_dict() == {}
+    noise.load_state_dict({})
+    with pytest.raises(ValueError, match="low must be below high, got 1 and 0"):
+        UniformNoise(low=1, high=0)

@@ -17,7 +17,7 @@ from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTIC
 from midway.adaptation.wrappers import WRAPPERS
 from midway.adaptation.wrappers.mirrored import Mirrored
 
-PRESETS = ("published", "tuned")
+PRESETS = ("published", "printed", "tuned")
 
 
 def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
@@ -30,9 +30,9 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
             and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``, or
             ``"clustered-batch"`` without memory (see ``midway.clustered``); all accept ``views="mirror"`` (see
-            ``midway.Mirrored``) and ``preset="published"``, and those that were searched ``preset="tuned"`` (see
-            ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose answer contains NaN or
-            Inf is answered by the network as given, the state stays as before the batch, and
+            ``midway.Mirrored``) and ``preset="published"``, MITA ``preset="printed"``, and those that were searched
+            ``preset="tuned"`` (see ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose
+            answer contains NaN or Inf is answered by the network as given, the state stays as before the batch, and
             ``diagnostics["source_answers"]`` counts such batches. The default ``"raise"`` is a ``NonFiniteError``,
             also with the state as before the batch.
 
@@ -80,7 +80,8 @@ def preset(method: str, name: str) -> dict[str, Any]:
     Args:
         method: Name of the method.
         name: ``"published"``, the hyper-parameters of the published code (``docs/methods.md`` lists those that differ
-            from the defaults, and why); or ``"tuned"``, the best values of a search with the same number of trials for
+            from the defaults, and why); ``"printed"``, those of the paper's algorithms to the letter, where the code
+            does otherwise (MITA only); or ``"tuned"``, the best values of a search with the same number of trials for
             every method on the same streams of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of
             about 2,000 images.
 
@@ -93,6 +94,10 @@ def preset(method: str, name: str) -> dict[str, Any]:
         raise ValueError(unknown("preset", str(name), PRESETS))
     if name == "published":
         return dict(find(method).published)
+    if name == "printed":
+        if (printed := find(method).printed) is None:
+            raise ValueError(f'{method} has no preset "printed", which is of mita: use "published".')
+        return dict(printed)
     tuned = _tuned()
     if method not in tuned:
         raise ValueError(f"there are no tuned hyper-parameters of {method}, only of {', '.join(tuned)}: omit preset.")

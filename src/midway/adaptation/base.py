@@ -25,6 +25,7 @@ from midway.adaptation.problem import Problem
 from midway.adaptation.seen_kinds import kinds_of
 from midway.adaptation.space import SearchSpace, search_over
 from midway.adaptation.state import Stateful
+from midway.functional import log_mean_softmax
 from midway.models.outputs import return_logits
 
 
@@ -73,6 +74,7 @@ class Method(Stateful, metaclass=_Sealed):
         about: The record for tables and listings.
         search_space: The values that ``midway tune`` may try for the hyper-parameters.
         published: The paper's hyper-parameters where the defaults differ from them (``preset="published"``).
+        printed: Those of the algorithm as printed, where published code does otherwise (``preset="printed"``); or None.
         uses_source_statistics: The method mixes the source's statistics into BatchNorm layers in its own way.
         names_layers: Hyper-parameters that hold names of layers and therefore belong to one network.
         model: The copy that adapts.
@@ -96,6 +98,7 @@ class Method(Stateful, metaclass=_Sealed):
 
     search_space: ClassVar[SearchSpace] = search_over()
     published: ClassVar[Mapping[str, Any]] = {}
+    printed: ClassVar[Mapping[str, Any] | None] = None
     uses_source_statistics: ClassVar[bool] = False
     names_layers: ClassVar[tuple[str, ...]] = ()
     fallback: tuple[nn.Module, ...] = ()  # networks that answer in place of NaN or Inf; neither state nor submodules
@@ -175,6 +178,10 @@ class Method(Stateful, metaclass=_Sealed):
     def mirrored_logits(self, images: Tensor) -> Tensor:
         """Return the answers of the network, in its present state, to the mirror images of the last batch."""
         return self.network_logits(images.flip(-1))
+
+    def mirrored_step(self, images: Tensor) -> Tensor:
+        """Take the step, and return the logarithm of the mean probabilities of the images and their mirror images."""
+        return log_mean_softmax([self.step(images), self.mirrored_logits(images)])
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Return to a snapshot; during a batch, clustered statistics then find its kinds anew."""

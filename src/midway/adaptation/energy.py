@@ -1,7 +1,8 @@
-"""Adapting a classifier as an energy-based model: Algorithm 1 of the MITA paper, which is TEA."""
+"""Algorithms 1 and 2 of the MITA paper: adapt a classifier as an energy-based model, which is TEA, and images to it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
 from midway.adaptation.optimization import optimizer_step
 from midway.adaptation.precision import Precision, use_bf16
 from midway.functional import free_energy
-from midway.sampling import Randomness, ReplayBuffer, langevin, langevin_step
+from midway.sampling import GradientFilter, Randomness, ReplayBuffer, UniformNoise, langevin, langevin_step
 
 
 class EnergyModel:
@@ -26,11 +28,11 @@ class EnergyModel:
         self.precision = precision
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return f(x) in float32."""
+        """Return f(x), in float32 or higher precision."""
         bf16 = use_bf16(self.precision, images.device)
         with torch.autocast(images.device.type, torch.bfloat16) if bf16 else nullcontext():
             logits: Tensor = self.network(images)
-        return logits.float()
+        return logits if logits.dtype == torch.float64 else logits.float()
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return E(x), one value for each image."""
@@ -42,7 +44,8 @@ class Chains:
     """The hyper-parameters of the Langevin chains that TEA and MITA share, and their checks.
 
     With ``shared_pass`` the last step of the chains uses the pass of the update, which sees them before that step:
-    T + 1 passes instead of T + 2.
+    T + 1 passes instead of T + 2. ``samples`` is the number of chains in an update, at most as many as images; 0 is as
+    many as images.
     """
 
     steps: int
@@ -50,6 +53,9 @@ class Chains:
     noise: float | None
     clip: float | None
     shared_pass: bool
+    buffer_size: int
+    reinit_probability: float
+    samples: int = 0
 
     def __post_init__(self) -> None:
         if self.steps < 0:
@@ -59,15 +65,37 @@ class Chains:
             raise ValueError(f"langevin_step_size and langevin_noise must be 0 or more, got {values}.")
         if self.clip is not None and self.clip <= 0:
             raise ValueError(f"langevin_clip must be above 0, or None, got {self.clip}.")
+        if self.samples < 0 or self.buffer_size < 0:
+            raise ValueError(
+                f"samples and buffer_size must be 0 or more, got {self.samples} and {self.buffer_size}; "
+                "0 samples are as many as images, and a buffer of 0 starts every chain from noise."
+            )
+
+    def starts(self) -> UniformNoise:
+        """Return a new replay buffer, or uniform noise if its size is 0."""
+        if not self.buffer_size:
+            return UniformNoise()
+        return ReplayBuffer(capacity=self.buffer_size, reinit_probability=self.reinit_probability)
 
 
 class ContrastiveStep(NamedTuple):
-    """The result of one step of Algorithm 1."""
+    """The result of one step of Algorithm 1.
+
+    Attributes:
+        energy_images: Mean energy of the images before the update.
+        energy_samples: Mean energy of the samples before the update.
+        taken: Whether the update was finite.
+        stalled_steps: Number of chains that skipped a step.
+        logits: f(x) of the images before the update.
+        image_gradient: dE/dx of the images before the update, if it was asked for.
+    """
 
     energy_images: float
     energy_samples: float
     taken: bool
     stalled_steps: int
+    logits: Tensor
+    image_gradient: Tensor | None
 
     def record(self, method: Method, prefix: str = "") -> None:
         """Write the result into a method's diagnostics, with a prefix that names the model."""
@@ -83,22 +111,32 @@ class ModelAda:
 
     Each step samples images from the model by Langevin dynamics, then lowers the energy of the test images and raises
     that of the samples. Adam (step size beta in the paper) and the chains persist from batch to batch.
+
+    ``source_share`` moves the weights this share of the way back to the source after each step, against drift in long
+    streams. ``image_gradient`` returns the gradient of the images from the pass of the update.
     """
 
     def __init__(
         self,
         energy: EnergyModel,
         chains: Chains,
-        buffer: ReplayBuffer,
         *,
         lr: float,
         betas: tuple[float, float],
         randomness: Randomness,
+        starts: UniformNoise | None = None,
+        source_share: float = 0.0,
+        image_gradient: bool = False,
     ) -> None:
+        if not 0 <= source_share <= 1:
+            raise ValueError(f"source_share must be between 0 and 1, got {source_share}.")
         self.energy = energy
-        trainable = [parameter for parameter in energy.network.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.Adam(trainable, lr=lr, betas=betas)
-        self.buffer, self.randomness, self.steps = buffer, randomness, chains.steps
+        self.trainable = [parameter for parameter in energy.network.parameters() if parameter.requires_grad]
+        self.source_weights = [parameter.detach().clone() for parameter in self.trainable]
+        self.source_share, self.image_gradient = source_share, image_gradient
+        self.optimizer = torch.optim.Adam(self.trainable, lr=lr, betas=betas)
+        self.buffer = chains.starts() if starts is None else starts
+        self.randomness, self.steps, self.samples = randomness, chains.steps, chains.samples or None
         self.shared_pass = chains.shared_pass and chains.steps > 0
         self.step_arguments: dict[str, Any] = {
             "step_size": chains.step_size,
@@ -109,20 +147,23 @@ class ModelAda:
     def step(self, images: Tensor) -> ContrastiveStep:
         """Take one of the N steps."""
         generator = self.randomness.on(images.device)
-        indices, chains = self.buffer.draw(images, generator)
+        indices, chains = self.buffer.draw(images[: self.samples], generator)
         early = self.steps - self.shared_pass
         samples, stalled = langevin(self.energy, chains, steps=early, generator=generator, **self.step_arguments)
         if not self.shared_pass:
             stalled = self._store(indices, samples, stalled)
-        energies: list[float] = []
+        x = images.detach().requires_grad_(self.image_gradient)
+        logits: list[Tensor] = []
 
         def contrast() -> Iterator[Tensor]:  # eq. 3; a generator, so one graph is in memory at a time
-            for sign, x in ((1, images), (-1, samples.requires_grad_(self.shared_pass))):
-                mean = self.energy(x).mean()
-                energies.append(mean.item())
-                yield sign * mean
+            for sign, batch in ((1, x), (-1, samples.requires_grad_(self.shared_pass))):
+                answers = self.energy.logits(batch)
+                logits.append(answers.detach())
+                yield sign * free_energy(answers).mean()
 
         taken = optimizer_step(contrast(), self.optimizer)
+        if taken and self.source_share:
+            average_towards(self.trainable, self.source_weights, self.source_share)
         if self.shared_pass:
             # The backward pass of the contrast computed d(-mean E)/dx = -(dE/dx) / n for each of n samples: times -n
             # it is the gradient of the chains' last step.
@@ -130,7 +171,10 @@ class ModelAda:
             gradient = samples.grad * -len(samples)
             after, skipped = langevin_step(samples, gradient, generator=generator, **self.step_arguments)
             stalled = self._store(indices, after, stalled | skipped)
-        return ContrastiveStep(energies[0], energies[1], taken, int(stalled.sum()))
+        of_images, of_samples = (free_energy(each).mean().item() for each in logits)
+        # As above: the contrast has the mean over n images, the step of an image has its own energy.
+        image_gradient = None if x.grad is None else x.grad * len(x)
+        return ContrastiveStep(of_images, of_samples, taken, int(stalled.sum()), logits[0], image_gradient)
 
     def _store(self, indices: Tensor, samples: Tensor, stalled: Tensor) -> Tensor:
         """Write the chains back to the buffer; stalled ones restart from noise."""
@@ -141,10 +185,83 @@ class ModelAda:
         return stalled
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the optimiser and the chains (the weights are the network's)."""
-        return {"optimizer": self.optimizer.state_dict(), "buffer": self.buffer.state_dict()}
+        """Return the state of the optimiser and the chains, and the source (the weights are the network's)."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "buffer": self.buffer.state_dict(),
+            "source_weights": self.source_weights,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load what ``state_dict`` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.buffer.load_state_dict(state["buffer"])
+        self.source_weights = list(state["source_weights"])
+
+
+class AdaptedImages(NamedTuple):
+    """The result of Algorithm 2.
+
+    Attributes:
+        images: The images after the last step, detached.
+        stalled: Boolean (N,): the image skipped a step because the step was not finite.
+        logits: f(x) of the images as given, before any step.
+    """
+
+    images: Tensor
+    stalled: Tensor
+    logits: Tensor
+
+
+def data_ada(
+    energy: EnergyModel,
+    images: Tensor,
+    *,
+    steps: int,
+    step_size: float,
+    update: ContrastiveStep | None = None,
+    gradient_filter: GradientFilter | None = None,
+    by_uncertainty: bool = False,
+) -> AdaptedImages:
+    """Algorithm 2: adapt the data to the model by Td Langevin steps without noise, from the images (eq. 10).
+
+    ``update`` has the logits and the gradient of the first step, if an update has computed them. ``by_uncertainty``
+    multiplies the step size by ``step_scale`` of the logits.
+    """
+    adapted, stalled = images.detach(), torch.zeros(len(images), dtype=torch.bool, device=images.device)
+    logits: Tensor | None = None
+    for _ in range(steps):
+        if logits is None and update is not None and update.image_gradient is not None:
+            answers, gradient = update.logits, update.image_gradient
+        else:
+            x = adapted.detach().requires_grad_()
+            answers = energy.logits(x)
+            (gradient,) = torch.autograd.grad(free_energy(answers).sum(), x)
+        if logits is None:
+            logits = answers.detach()
+            step_size *= step_scale(logits) if by_uncertainty else 1
+        filtered = gradient if gradient_filter is None else gradient_filter(gradient)
+        adapted, skipped = langevin_step(adapted, filtered, step_size=step_size, noise=0)
+        stalled |= skipped
+    assert logits is not None, "steps is at least 1"
+    return AdaptedImages(adapted, stalled, logits)
+
+
+FULL_STEP_FROM = 0.2
+"""The mean uncertainty of a batch from which images take full steps."""
+
+
+def step_scale(logits: Tensor) -> float:
+    """Return the share of a full step that images take, by the mean uncertainty of their batch.
+
+    The uncertainty of an image is 1 - p(y) of its top class y. Predictions for clean and weakly corrupted images are
+    certain, and a step that helps against strong noise harms them.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.energy import step_scale
+        >>> round(step_scale(torch.tensor([[0.9, 0.1], [1.0, 0.0]]).log()), 3)  # a mean uncertainty of 0.05
+        0.25
+    """
+    uncertainty = 1 - logits.softmax(dim=1).amax(dim=1).mean().item()
+    return min(1.0, uncertainty / FULL_STEP_FROM) if math.isfinite(uncertainty) else 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,11 +14,11 @@ from midway.bench.entries import Entry, parse_entries
 from midway.bench.plan import Grid
 from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
 from midway.data import corruption_names
-from midway.methods import adapt, hyperparameters
+from midway.methods import adapt, hyperparameters, preset
 from midway.streams import Scenario
 
 EQUAL_BUDGET = "tea_equal_budget"
-"""TEA with as many updates per batch as both models of MITA together: a fair rival, which the paper lacks."""
+"""TEA with as many updates per batch as all models of MITA together: a fair rival, which the paper lacks."""
 
 DEMO_NETWORK, DEMO_DATA = "wrn16_2.cifar10", "cifar10-mini"
 DEMO_REQUIRED = ("source", "bn", "tent", "mita", "bn_clustered")
@@ -61,10 +62,14 @@ def suite(name: str, *, only: Sequence[str] = (), shifts: Sequence[str] = ()) ->
 
 
 def equal_budget_tea() -> Entry:
-    """Return TEA with as many updates as MITA, and with MITA's values of the settings that both have."""
+    """Return TEA with as many updates as MITA, and with MITA's values of the settings of the samples.
+
+    The step size remains TEA's: MITA's is that of a model which is pulled back to the source.
+    """
     mita, tea = hyperparameters("mita"), hyperparameters("tea")
-    shared = {name: value for name, value in mita.items() if name in tea and value != tea[name]}
+    shared = {name: value for name, value in mita.items() if name in tea and value != tea[name] and name != "lr"}
     of_both = {
+        "single": mita["data_model_steps"],
         "persistent": mita["predictor_steps"] + mita["data_model_steps"],
         "fresh": mita["data_model_steps"],  # continues from the predictor
         "same": mita["predictor_steps"],
@@ -156,14 +161,13 @@ def complexity_entries() -> dict[str, Entry]:
     return {e.label: e for e in (*entries, *(e for e in ours if (e.name, repr(e.settings)) not in alike))}
 
 
-def _settings(row: paper.Complexity) -> dict[str, int]:
+def _settings(row: paper.Complexity) -> dict[str, Any]:
     if row.views is not None:
         return {"views": row.views}
     if row.langevin_steps is None:
         return {}
-    # N = N~ = Td = 1 agrees with the paper's numbers
-    once = {"predictor_steps": 1, "data_model_steps": 1, "data_steps": 1}
-    return {"langevin_steps": row.langevin_steps, "shared_pass": False, **(once if row.method == "mita" else {})}
+    published = preset("mita", "published") if row.method == "mita" else {}
+    return {**published, "langevin_steps": row.langevin_steps, "shared_pass": False}
 
 
 def measure_complexity(

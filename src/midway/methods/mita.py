@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.energy import Chains, EnergyModel, ModelAda
+from midway.adaptation.data_model import (
+    DataModel,
+    check_data_adaptation,
+    check_data_model,
+    put_between,
+    start_from,
+    twin,
+)
+from midway.adaptation.energy import Chains, ContrastiveStep, EnergyModel, ModelAda, data_ada
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
-from midway.adaptation.seen_kinds import kinds_of
-from midway.adaptation.space import Choice, Integers, LogUniform, search_over
-from midway.sampling import GradientFilter, LangevinResult, Randomness, ReplayBuffer, SpectralFilter, langevin
-
-DataModel = Literal["persistent", "fresh", "same"]
-
-
-def data_ada(
-    energy: EnergyModel, images: Tensor, *, steps: int, step_size: float, gradient_filter: GradientFilter | None = None
-) -> LangevinResult:
-    """Algorithm 2: adapt the data to the model by Td Langevin steps without noise, from the images (eq. 10)."""
-    return langevin(energy, images, steps=steps, step_size=step_size, noise=0, gradient_filter=gradient_filter)
+from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
+from midway.functional import exchange_top, log_mean_softmax
+from midway.sampling import Randomness, SpectralFilter
 
 
 @register
@@ -38,37 +36,50 @@ class MITA(Method):
     down the energy of the data model, and the predictor predicts the adapted images. Both models always adapt to the
     original images.
 
-    The defaults come from the tuning corruptions and differ from the paper: the data model takes one larger step
-    instead of several small ones, the last step of the chains shares the pass of the update, and image gradients are
-    filtered (``gradient_filter``). ``midway.adapt(model, "mita", preset="published")`` is MITA as published.
+    The defaults come from the tuning corruptions and need about three passes over the batch. Only the data model takes
+    steps, and the predictor is part of the way between the source and it; a few images of uniform noise replace the
+    chains; the gradient of the images comes from the pass that updates the data model. ``preset="printed"`` has the
+    paper's algorithms as printed, ``preset="published"`` the sampling of TEA's code (``docs/methods.md``).
 
     Paper: Yuan et al., 2024.
 
     Args:
         model: The classifier to adapt.
-        predictor_steps: N, updates of the predictor per batch.
+        data_model: ``"single"``: only the data model takes steps; the predictor is ``predictor_share`` of the way from
+            the source to it. The others are the paper's, with a predictor that takes steps of its own.
+            ``"persistent"``: the data model has its own weights, optimiser and chains, which persist from batch to
+            batch. ``"fresh"``: it starts from the predictor in every batch, takes the N~ - N further steps on the
+            predictor's chains and is discarded. ``"same"``: it is the predictor (MITA_Same).
+        predictor_share: Position of the predictor between the source (0) and a single data model (1).
+        predictor_steps: N, updates of the predictor per batch, unless the data model is single.
         data_model_steps: N~, updates of the data model per batch (the paper: more than N, at the same step size).
-        langevin_steps: T, steps of the chains in each update.
+        samples: Number of sampled images in each update, at most as many as images; 0 is as many (the paper).
+        langevin_steps: T, steps of the chains in each update; 0 takes the noise itself as samples.
         langevin_step_size: Alpha; a step is alpha / 2 times the gradient.
         langevin_noise: Standard deviation of the chains' noise; None is the paper's sqrt(alpha).
         langevin_clip: Largest entry of the chains' gradient; None does not clip.
         shared_pass: Take the last step of the chains in the pass of the update, which then sees the chains before that
-            step; it saves one forward and backward pass per update (the paper: False).
+            step; it saves one forward and backward pass per update.
+        buffer_size: Number of chains of each model; with 0 every chain starts from noise in every update.
+        reinit_probability: Share of the buffer's chains that restart from noise.
         data_steps: Td, steps of the images.
         data_step_size: Alpha_d, for images in [0, 1].
+        shared_gradient: Take the gradient of the images' first step from the pass of the last update, in which the
+            model has not yet taken that update; False computes it in a pass of its own, as in the paper.
         gradient_filter: ``"spectral"`` multiplies the gradient of the images at each frequency by the power of their
             batch relative to natural images (``midway.sampling.SpectralFilter``). None does not filter, as in the
             paper; images of low contrast or without fine detail are then lost in what the gradient adds.
-        data_model: ``"persistent"``: the data model has its own weights, optimiser and chains, which persist from batch
-            to batch, as in the paper. ``"fresh"``: it starts from the predictor in every batch, takes the N~ - N
-            further steps on the predictor's chains and is discarded. ``"same"``: it is the predictor (MITA_Same).
-        adapt_data: False leaves the images as they are (MITA without D, which is TEA).
+        by_uncertainty: Multiply the step size of the images by the mean uncertainty of the batch, 1 - p of the top
+            class, relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where the network is
+            certain, images hardly change. The paper has one step size for all.
+        keep_confidence: Answer with the class of the adapted image and the sorted probabilities of the image as given,
+            which an earlier pass has computed. Adapted images have low energy, and their answers too much confidence.
+        adapt_data: False leaves the images as they are (MITA without D).
         adapt_model: False adapts the images to the source, which also predicts them (MITA without M).
         lr: Step size of Adam.
         data_model_lr: Step size of Adam for the data model; None is ``lr``, as in the paper.
         betas: Averaging of Adam's moments.
-        buffer_size: Number of chains of each model.
-        reinit_probability: Share of chains that restart from noise.
+        source_share: Share of the source in the adapted weights after each update (the paper: 0).
         precision: ``"float32"``, ``"bf16"``, or ``"auto"``: bf16 if the hardware supports it.
         seed: Seed of chains and noise.
 
@@ -93,150 +104,172 @@ class MITA(Method):
         paradigm="mutual",
         adapts="norm scales and shifts, images",
         predicts="after",
-        passes="(N + N~) (T + 1) + Td + 1 F, (N + N~) (T + 1) + Td B",
+        passes="N~ (1 + 16/n) + Td F, N~ (1 + 16/n) + Td - 1 B",
         needs=("norm layers", "batch statistics"),
         aligns_each_image=True,
     )
     search_space = search_over(
+        data_model=Choice("single", "persistent", "fresh"),
         predictor_steps=Integers(1, 4),
         data_model_steps=Integers(1, 4),
-        data_model=Choice("persistent", "fresh"),
-        langevin_steps=Integers(1, 20, log=True),
-        langevin_step_size=LogUniform(0.02, 2.0),
-        langevin_noise=LogUniform(1e-3, 0.1),
-        data_steps=Integers(1, 4),
         data_step_size=LogUniform(3e-3, 0.3),
-        lr=LogUniform(1e-4, 1e-2),
-        data_model_lr=LogUniform(1e-4, 3e-2),
-        reinit_probability=LogUniform(0.01, 0.5),
+        lr=LogUniform(1e-4, 3e-2),
+        source_share=Uniform(0, 0.1),
+        predictor_share=Uniform(0.2, 1),
     )
-    # In the paper the data model takes more steps than the predictor, at the same rate, but their number is not given,
-    # nor the step size of the images: 4 and 0.03 are round values that were not searched. T = 1 is in its complexity
-    # table and is also the default.
+    # Neither the number of steps nor the step size of the images is in the paper. Its complexity table has T = 1 and 5
+    # and counts the passes of N = N~ = Td = 1, while its text has more steps for the data model: 4, like the step size
+    # of 0.03, is a round value that was not searched.
     published = {  # noqa: RUF012
-        "data_model_steps": 4,
-        "data_model_lr": None,
+        "data_model": "persistent",
+        "samples": 0,
+        "langevin_steps": 1,
         "shared_pass": False,
-        "gradient_filter": None,
+        "buffer_size": 10_000,
         "data_step_size": 0.03,
+        "shared_gradient": False,
+        "gradient_filter": None,
+        "by_uncertainty": False,
+        "keep_confidence": False,
+        "lr": 1e-3,
+        "source_share": 0.0,
     }
+    printed = published | {"data_model_steps": 4, "langevin_noise": None, "buffer_size": 0}
 
     def __init__(
         self,
         model: nn.Module,
         *,
+        data_model: DataModel = "single",
+        predictor_share: float = 2 / 3,
         predictor_steps: int = 1,
         data_model_steps: int = 1,
-        langevin_steps: int = 1,
+        samples: int = 16,
+        langevin_steps: int = 0,
         langevin_step_size: float = 0.2,
         langevin_noise: float | None = 0.01,
         langevin_clip: float | None = None,
         shared_pass: bool = True,
+        buffer_size: int = 0,
+        reinit_probability: float = 0.05,
         data_steps: int = 1,
         data_step_size: float = 0.06,
+        shared_gradient: bool = True,
         gradient_filter: Literal["spectral"] | None = "spectral",
-        data_model: DataModel = "persistent",
+        by_uncertainty: bool = True,
+        keep_confidence: bool = True,
         adapt_data: bool = True,
         adapt_model: bool = True,
-        lr: float = 1e-3,
-        data_model_lr: float | None = 3e-3,
+        lr: float = 1e-2,
+        data_model_lr: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
-        buffer_size: int = 10_000,
-        reinit_probability: float = 0.05,
+        source_share: float = 0.05,
         precision: Precision = "float32",
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        if data_model not in ("persistent", "fresh", "same"):
-            raise ValueError(f"data_model must be 'persistent', 'fresh' or 'same', got {data_model!r}.")
+        check_data_model(data_model, predictor_share, predictor_steps, data_model_steps)
         if predictor_steps < 1 or data_model_steps < 1 or data_steps < 1:
             raise ValueError(
                 "predictor_steps, data_model_steps and data_steps must be at least 1, got "
                 f"{predictor_steps}, {data_model_steps} and {data_steps}; "
                 "turn parts off with adapt_model and adapt_data."
             )
-        if gradient_filter not in ("spectral", None):
-            raise ValueError(f"gradient_filter must be 'spectral' or None, got {gradient_filter!r}.")
-        if data_step_size < 0:
-            raise ValueError(f"data_step_size must be 0 or more, got {data_step_size}.")
-        if data_model == "fresh" and data_model_steps <= predictor_steps:
-            raise ValueError(
-                f"a fresh data model continues from the predictor: data_model_steps ({data_model_steps}) "
-                f"must be more than predictor_steps ({predictor_steps})."
-            )
-        chains = Chains(langevin_steps, langevin_step_size, langevin_noise, langevin_clip, shared_pass)
-        buffer = ReplayBuffer(capacity=buffer_size, reinit_probability=reinit_probability)
+        check_data_adaptation(data_step_size, gradient_filter)
         self.predictor_steps, self.data_model_steps = predictor_steps, data_model_steps
         self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
-        self.fresh, self.adapt_data = data_model == "fresh", adapt_data
+        self.single, self.fresh, self.predictor_share = data_model == "single", data_model == "fresh", predictor_share
+        self.adapt_data, self.by_uncertainty, self.keep_confidence = adapt_data, by_uncertainty, keep_confidence
         if adapt_model:
             use_batch_statistics(self.model)
             freeze_all_but(self.model, norm_affine(self.model))
-        two_models = adapt_model and adapt_data and data_model != "same"
-        self.data_model = _twin(self.model) if two_models else self.model
+        two_models = adapt_model and (self.single or (adapt_data and data_model != "same"))
+        self.data_model = twin(self.model) if two_models else self.model
         self.predictor_energy = EnergyModel(self.model, precision)
         self.data_energy = EnergyModel(self.data_model, precision)
         self.adapted_images: Tensor | None = self.add_state("adapted_images", None)
         self.randomness = self.add_state("randomness", Randomness(seed))
+        chains = Chains(
+            langevin_steps,
+            langevin_step_size,
+            langevin_noise,
+            langevin_clip,
+            shared_pass,
+            buffer_size,
+            reinit_probability,
+            samples,
+        )
+        settings: dict[str, Any] = {"betas": betas, "randomness": self.randomness, "source_share": source_share}
+        shared_gradient = shared_gradient and adapt_data
         predictor_ada = data_model_ada = None
-        if adapt_model:
-            predictor_ada = ModelAda(
-                self.predictor_energy, chains, buffer, lr=lr, betas=betas, randomness=self.randomness
-            )
+        if adapt_model and not self.single:
+            of_predictor = shared_gradient and not two_models
+            predictor_ada = ModelAda(self.predictor_energy, chains, lr=lr, image_gradient=of_predictor, **settings)
         if two_models:
+            settings |= {"starts": predictor_ada.buffer} if predictor_ada is not None and self.fresh else {}
             lr = lr if data_model_lr is None else data_model_lr
-            buffer = buffer if self.fresh else copy.deepcopy(buffer)
-            data_model_ada = ModelAda(self.data_energy, chains, buffer, lr=lr, betas=betas, randomness=self.randomness)
+            data_model_ada = ModelAda(self.data_energy, chains, lr=lr, image_gradient=shared_gradient, **settings)
         self.predictor_ada = self.add_state("predictor_ada", predictor_ada)
         self.data_model_ada = self.add_state("data_model_ada", data_model_ada)
 
     def step(self, images: Tensor) -> Tensor:
         """Algorithm 3: both models adapt to x, x adapts to the data model, the predictor predicts x'."""
-        if self.predictor_ada is not None:  # theta' = ModelAda(theta, x), N steps
-            for _ in range(self.predictor_steps):
-                self.predictor_ada.step(images).record(self)
-        if self.data_model_ada is not None:  # theta~' = ModelAda(theta~, x), N~ steps
-            if self.fresh:
-                self._start_from_predictor()
-            for _ in range(self.data_model_steps - self.predictor_steps * self.fresh):
-                self.data_model_ada.step(images).record(self, prefix="data_model_")
-        self.adapted_images = self._adapt_images(images) if self.adapt_data else images.clone()
-        with torch.no_grad():
-            return self.predictor_energy.logits(self.adapted_images)
+        adapted, as_given = self._adapt(images)
+        return self._answer(self._predict(adapted), as_given)
 
-    @torch.no_grad()
+    def mirrored_step(self, images: Tensor) -> Tensor:
+        """Take the step, and predict with the mean over x' and its mirror image."""
+        adapted, as_given = self._adapt(images)
+        return self._answer(log_mean_softmax([self._predict(adapted), self.mirrored_logits(images)]), as_given)
+
     def mirrored_logits(self, images: Tensor) -> Tensor:
         """Return the predictor's answers to the mirror images of the adapted images."""
-        seen = images if self.adapted_images is None else self.adapted_images
-        return self.predictor_energy.logits(seen.flip(-1))
+        return self._predict((images if self.adapted_images is None else self.adapted_images).flip(-1))
 
-    def _adapt_images(self, images: Tensor) -> Tensor:
-        """X' = DataAda(theta~', x)."""
+    def _adapt(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Adapt the models, then the images; return x' and, from a pass that this needs anyway, f(x)."""
+        predictor_update = last = self._adapt_model(self.predictor_ada, images, self.predictor_steps)
+        if self.data_model_ada is not None:
+            if self.predictor_ada is not None and self.fresh:
+                start_from(self.predictor_ada, self.data_model_ada)
+            steps = self.data_model_steps - self.predictor_steps * self.fresh
+            last = self._adapt_model(self.data_model_ada, images, steps, prefix="data_model_")
+            if self.single:  # theta' is between theta and theta~'
+                put_between(self.model, self.data_model_ada, self.predictor_share)
+                predictor_update = last
+        if not self.adapt_data:
+            self.adapted_images = images.clone()
+            return self.adapted_images, None
         spectral = SpectralFilter(images) if self.gradient_filter == "spectral" else None
-        adapted, stalled = data_ada(
-            self.data_energy, images, steps=self.data_steps, step_size=self.data_step_size, gradient_filter=spectral
+        adapted = data_ada(  # x' = DataAda(theta~', x), Td steps
+            self.data_energy,
+            images,
+            steps=self.data_steps,
+            step_size=self.data_step_size,
+            update=last,
+            gradient_filter=spectral,
+            by_uncertainty=self.by_uncertainty,
         )
-        self.count("stalled_steps", int(stalled.sum()))
-        self.record(displacement=(adapted - images).flatten(1).norm(dim=1).mean().item())
-        return adapted
+        self.count("stalled_steps", int(adapted.stalled.sum()))
+        self.record(displacement=(adapted.images - images).flatten(1).norm(dim=1).mean().item())
+        self.adapted_images = adapted.images
+        return adapted.images, adapted.logits if predictor_update is None else predictor_update.logits
 
-    def _start_from_predictor(self) -> None:
-        """Give the data model the predictor's weights and moments; it already shares the predictor's chains."""
-        assert self.predictor_ada is not None
-        assert self.data_model_ada is not None
-        with torch.no_grad():
-            for mine, theirs in zip(self.data_model.parameters(), self.model.parameters(), strict=True):
-                if mine.requires_grad:
-                    mine.copy_(theirs)
-        moments = copy.deepcopy(self.predictor_ada.optimizer.state_dict()["state"])
-        optimizer = self.data_model_ada.optimizer
-        optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
+    def _adapt_model(
+        self, ada: ModelAda | None, images: Tensor, steps: int, prefix: str = ""
+    ) -> ContrastiveStep | None:
+        """Take N steps of theta' = ModelAda(theta, x); return the last one."""
+        last = None
+        for _ in range(steps):
+            if ada is not None:
+                last = ada.step(images)
+                last.record(self, prefix=prefix)
+        return last
 
+    @torch.no_grad()
+    def _predict(self, images: Tensor) -> Tensor:
+        return self.predictor_energy.logits(images)
 
-def _twin(model: nn.Module) -> nn.Module:
-    """Copy the trainable weights and share the frozen ones: the second model costs only its scales and shifts.
-
-    The kinds of images are shared too: they depend on the images alone.
-    """
-    frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
-    return copy.deepcopy(model, memo={id(each): each for each in [*frozen, *kinds_of(model)]})
+    def _answer(self, predicted: Tensor, as_given: Tensor | None) -> Tensor:
+        """Return the predictions, with the confidence of the images as given if it is to be kept."""
+        return predicted if as_given is None or not self.keep_confidence else exchange_top(as_given, predicted)

@@ -13,7 +13,7 @@ from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, search_over
-from midway.sampling import Randomness, ReplayBuffer
+from midway.sampling import Randomness
 
 
 @register
@@ -36,7 +36,7 @@ class TEA(Method):
             step; it saves one forward and backward pass per update (published: False).
         lr: Step size of Adam (published: 1e-3).
         betas: Averaging of Adam's moments (published: 0.9, 0.999).
-        buffer_size: Number of chains (published: 10,000).
+        buffer_size: Number of chains (published: 10,000); with 0 every chain starts from noise in every update.
         reinit_probability: Share of chains that restart from noise (published: 0.05).
         precision: ``"float32"``, ``"bf16"``, or ``"auto"``: bf16 if the hardware supports it.
         seed: Seed of chains and noise.
@@ -89,14 +89,21 @@ class TEA(Method):
         super().__init__(model)
         if steps < 1:
             raise ValueError(f"steps must be at least 1, got {steps}.")
-        chains = Chains(langevin_steps, langevin_step_size, langevin_noise, langevin_clip, shared_pass)
-        buffer = ReplayBuffer(capacity=buffer_size, reinit_probability=reinit_probability)
+        chains = Chains(
+            langevin_steps,
+            langevin_step_size,
+            langevin_noise,
+            langevin_clip,
+            shared_pass,
+            buffer_size,
+            reinit_probability,
+        )
         self.steps = steps
         use_batch_statistics(self.model)
         freeze_all_but(self.model, norm_affine(self.model))
         self.energy = EnergyModel(self.model, precision)
         self.randomness = self.add_state("randomness", Randomness(seed))
-        model_ada = ModelAda(self.energy, chains, buffer, lr=lr, betas=betas, randomness=self.randomness)
+        model_ada = ModelAda(self.energy, chains, lr=lr, betas=betas, randomness=self.randomness)
         self.model_ada = self.add_state("model_ada", model_ada)
 
     def step(self, images: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from midway.sampling.langevin import Energy, GradientFilter, LangevinResult, langevin, langevin_step
 from midway.sampling.randomness import Randomness
-from midway.sampling.replay import ReplayBuffer
+from midway.sampling.replay import ReplayBuffer, UniformNoise
 from midway.sampling.spectral_filter import SpectralFilter
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Randomness",
     "ReplayBuffer",
     "SpectralFilter",
+    "UniformNoise",
     "langevin",
     "langevin_step",
 ]

@@ -1,4 +1,4 @@
-"""The replay buffer: persistent Langevin chains that continue from batch to batch."""
+"""Where Langevin chains start: from uniform noise, or from a replay buffer, in which they continue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,48 @@ import torch
 from torch import Tensor
 
 
-class ReplayBuffer:
+class UniformNoise:
+    """The starts of Langevin chains without memory: every chain is uniform noise, and none is stored.
+
+    It has the methods of ``ReplayBuffer``. Algorithm 1 of the MITA paper starts its chains in this way.
+
+    Args:
+        low: Lower bound of the noise.
+        high: Upper bound of the noise.
+
+    Example:
+        >>> import midway, torch
+        >>> noise, generator = midway.sampling.UniformNoise(low=0), torch.Generator().manual_seed(0)
+        >>> _, images = noise.draw(torch.zeros(4, 3, 8, 8), generator)
+        >>> images.shape, bool((images >= 0).all())
+        (torch.Size([4, 3, 8, 8]), True)
+    """
+
+    def __init__(self, *, low: float = -1.0, high: float = 1.0) -> None:
+        if low >= high:
+            raise ValueError(f"low must be below high, got {low} and {high}.")
+        self.low, self.high = low, high
+
+    def noise(self, like: Tensor, generator: torch.Generator) -> Tensor:
+        """Return uniform noise of the shape and layout of images."""
+        return torch.empty_like(like).uniform_(self.low, self.high, generator=generator)
+
+    def draw(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return an index for each image of ``like``, which ``put`` ignores, and the images to start from."""
+        return torch.arange(len(like), device=like.device), self.noise(like, generator)
+
+    def put(self, indices: Tensor, images: Tensor) -> None:
+        """Store nothing."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: there is no state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load nothing."""
+
+
+class ReplayBuffer(UniformNoise):
     """The last images of Langevin chains, from which the next chains start; a part of them restarts from noise.
 
     Every entry starts as uniform noise, which is drawn when the entry is first selected: the memory of the buffer
@@ -36,12 +77,9 @@ class ReplayBuffer:
             raise ValueError(f"capacity must be at least 1, got {capacity}.")
         if not 0 <= reinit_probability <= 1:
             raise ValueError(f"reinit_probability must be between 0 and 1, got {reinit_probability}.")
-        if low >= high:
-            raise ValueError(f"low must be below high, got {low} and {high}.")
+        super().__init__(low=low, high=high)
         self.capacity = capacity
         self.reinit_probability = reinit_probability
-        self.low = low
-        self.high = high
         self._row = torch.full((capacity,), -1)  # index -> row of its image, -1 without a chain
         self._images: Tensor | None = None
         self._used = 0
@@ -68,10 +106,6 @@ class ReplayBuffer:
         known = (rows >= 0) & ~fresh
         stored = self._images[rows.clamp(min=0)]
         return indices, torch.where(known.view(-1, 1, 1, 1), stored, noise)
-
-    def noise(self, like: Tensor, generator: torch.Generator) -> Tensor:
-        """Return uniform noise of the shape and layout of images."""
-        return torch.empty_like(like).uniform_(self.low, self.high, generator=generator)
 
     def put(self, indices: Tensor, images: Tensor) -> None:
         """Store images at indices; if an index occurs twice, the later image is stored."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from midway.adaptation.wrappers import Wrapper, register_wrapper
@@ -28,6 +27,4 @@ class Mirrored(Wrapper):
 
     def step(self, images: Tensor) -> Tensor:
         """Adapt and predict, predict the mirror images, and return the logarithm of the mean probabilities."""
-        answers = [self.method.step(images), self.method.mirrored_logits(images)]
-        both = torch.stack([answer.detach().float().log_softmax(dim=1) for answer in answers])
-        return both.logsumexp(dim=0) - torch.log(torch.tensor(2.0))
+        return self.method.mirrored_step(images)
