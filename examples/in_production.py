@@ -1,6 +1,6 @@
 """A method in a service: guarded against collapse, monitored, saved and continued by another process.
 
-    python examples/in_production.py
+python examples/in_production.py
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(images: int) -> dict[str, float]:
     """Serve batches, watch the diagnostics, save the state, continue in a second service, and reset."""
     torch.set_num_threads(1)  # a service that shares its machine; the last bits of the answers depend on it
     data = midway.data.load("cifar10-mini").first(images)
-    batches = [batch.images for batch in midway.streams.pure(data, "saturate", batch_size=100)]
+    batches = [batch.images for batch in midway.streams.pure(data, "saturate", batch_size=50)]
     half = len(batches) // 2
 
     adapted = service()
@@ -51,5 +51,5 @@ def main(images: int) -> dict[str, float]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=600)
+    parser.add_argument("--images", type=int, default=300)
     main(parser.parse_args().images)

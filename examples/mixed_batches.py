@@ -1,6 +1,6 @@
 """Batches with several kinds of images: batch statistics fit none of them, clustered statistics do.
 
-    python examples/mixed_batches.py
+python examples/mixed_batches.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A method of your own: entropy minimisation on the most confident half of a batch.
 
-    python examples/own_method.py
+python examples/own_method.py
 
 It is registered under its name, checked by the contract of ``midway.testing``, and compared with TENT.
 """
@@ -40,7 +40,9 @@ class ConfidentHalf(Method):
         self.share = share
         use_batch_statistics(self.model)
         trainable = freeze_all_but(self.model, norm_affine(self.model))
-        self.optimizer = self.add_state("optimizer", torch.optim.Adam(trainable, lr=lr))  # reset and saved with the rest
+        self.optimizer = self.add_state(
+            "optimizer", torch.optim.Adam(trainable, lr=lr)
+        )  # reset and saved with the rest
 
     def step(self, images: Tensor) -> Tensor:
         """Take a step on the entropy of the most confident images and return f(x)."""

@@ -1,26 +1,27 @@
 """Adapt a network and a loader of your own, and compare the methods on them.
 
-    python examples/own_model.py
+python examples/own_model.py
 """
 
 from __future__ import annotations
 
 import argparse
 
+import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 import midway
+from midway.streams import to_tensor
 
 
 def main(images: int) -> midway.CompareResult:
     """Compare methods on a loader and print the table."""
-    # In place of these two lines: your trained network, and your data set of images in [0, 1] and labels.
+    # In place of these lines: your trained network, and your loader of images in [0, 1] and labels. Batches may also be
+    # longer tuples, dictionaries, or images alone.
     network: nn.Module = midway.models.load("wrn16_2.cifar10")
     data = midway.data.load("cifar10-mini", corruption="gaussian_noise").first(images)
-
-    batches = [(batch.images, batch.labels) for batch in midway.streams.pure(data, "clean", batch_size=100)]
-    loader = DataLoader(batches, batch_size=None)  # any loader of (images, labels), dictionaries, or images alone
+    loader = DataLoader(TensorDataset(to_tensor(data.images[:]), torch.as_tensor(data.labels)), batch_size=100)
 
     adapted = midway.adapt(network, "tent")  # nn.Module in, nn.Module out; the network itself never changes
     for inputs, _labels in loader:

@@ -15,11 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mkdocs.structure.files import File
-
 from midway.adaptation import describe
-from midway.methods import Method, find, hyperparameters, names
-from midway.methods._classes import __all__ as method_classes
+from midway.adaptation.registry import FOR_EVERY_METHOD
+from midway.methods import METHODS, find, hyperparameters, names
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -46,6 +44,8 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that no file in docs/ holds."""
+    from mkdocs.structure.files import File
+
     _documented.clear()
     pages = {f"api/{name}.md": api_page(name) for name in public_modules()}
     for target, uri in outside_files().items():
@@ -82,7 +82,7 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
     def mathml(match: re.Match[str]) -> str:
         text = html.unescape(match[2]).strip()
         block = text.startswith(r"\[")
-        return convert(text[2:-2].strip(), display="block" if block else "inline")
+        return str(convert(text[2:-2].strip(), display="block" if block else "inline"))
 
     return re.sub(r'<(span|div) class="arithmatex">(.*?)</\1>', mathml, content, flags=re.DOTALL)
 
@@ -122,29 +122,30 @@ def settings(name: str) -> str:
     defaults, texts, tuned = describe.defaults_of(name), describe.arguments_of(method), describe.tuned_of(name)
     if not defaults:
         return "## Settings\n\nNone.\n"
-    columns = ["setting", "default", "published", "tuned", "searched", "meaning"]
-    lines = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    lines = ["| setting | values | meaning |", "| --- | --- | --- |"]
     for key in hyperparameters(name):
-        values = [
-            f"`{key}`",
-            _code(defaults[key]),
-            _code(repr(method.published[key])) if key in method.published else "default",
-            _code(tuned[key]) if key in tuned else "-",
-            str(method.search_space.get(key, "-")),
-            texts.get(key, ""),
-        ]
-        lines.append(f"| {' | '.join(map(_cell, values))} |")
+        values = {
+            "default": _code(defaults[key]),
+            "published": _code(repr(method.published[key])) if key in method.published else "",
+            "tuned": _code(tuned[key]) if key in tuned else "",
+            "searched": str(method.search_space.get(key, "")),
+        }
+        written = "<br>".join(f"{what} {value}" for what, value in values.items() if value)
+        lines.append(f"| {' | '.join(map(_cell, (f'`{key}`', written, texts.get(key, ''))))} |")
+    common = ", ".join(f"`{key}`" for key in FOR_EVERY_METHOD)
     notes = [
-        'The column *published* is what `preset="published"` sets; *default* in it means the same value.',
+        '*Published* is given where `preset="published"` differs from the default.' if method.published else "",
         '*Tuned* is `preset="tuned"`, the result of a search on CIFAR-10 ([tuning](../tuning.md)).' if tuned else "",
         "*Searched* is the range of `midway tune`." if method.search_space else "",
+        f"Every method also accepts {common}; see [`midway.adapt`](../api/midway.md#midway.adapt).",
     ]
     return "## Settings\n\n" + "\n".join(lines) + "\n\n" + " ".join(filter(None, notes)) + "\n"
 
 
 def _code(text: str) -> str:
-    """Write each value of `a (CIFAR-size), b (ImageNet-size)` as code, and nothing else."""
-    return re.sub(r"(.+?) (\([\w-]+\))(, |$)", r"`\1` \2\3", text) if text.endswith(")") and " (" in text else f"`{text}`"
+    """Write a value as code; each one of `a (CIFAR-size), b (ImageNet-size)`."""
+    several = re.findall(r"(.+?) (\([\w-]+\))(?:, |$)", text) if re.search(r"\((CIFAR|ImageNet)[\w-]*\)$", text) else []
+    return ", ".join(f"`{value}` {of}" for value, of in several) or f"`{text}`"
 
 
 def _cell(text: str) -> str:
@@ -161,21 +162,15 @@ def public_modules() -> list[str]:
 
 
 def public_names(module: ModuleType) -> Iterator[str]:
-    """Yield the public functions and classes of a module, each only for the first module that has it."""
+    """Yield the public functions and classes of a module, except methods, each for the first module that has it."""
     exported = getattr(module, "__all__", None)
     for name, value in sorted(vars(module).items(), key=lambda item: item[0].lower()):
         own = getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
-        if (name in exported if exported is not None else own) and (inspect.isclass(value) or inspect.isfunction(value)):
-            if _is_registered(value) or (seen := _documented.setdefault(id(value), module.__name__)) != module.__name__:
-                continue
+        public = own if exported is None else name in exported
+        if not public or value in METHODS.values() or not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        if _documented.setdefault(id(value), module.__name__) == module.__name__:
             yield name
-
-
-def _is_registered(value: object) -> bool:
-    """Return whether it is a method with a page of its own."""
-    return inspect.isclass(value) and issubclass(value, Method) and value.__name__ in method_classes and hasattr(
-        value, "about"
-    ) and value.about.name in names()
 
 
 def api_page(name: str) -> str:
