@@ -68,6 +68,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if str(uri) in ("contributing.md", "changelog.md"):
         markdown = re.sub(r"\]\(docs/", "](", markdown)
         markdown = re.sub(r"\]\((CHANGELOG|CONTRIBUTING)\.md", lambda match: f"]({match[1].lower()}.md", markdown)
+    markdown = re.sub(r"\[([\w/]+)\.md\]\(", lambda match: f"[{Path(match[1]).name}](", markdown)  # names of files
     up = "../" * len(uri.parent.parts)
     for target, other in outside_files().items():
         written = re.escape(str(target.relative_to(ROOT)))
@@ -176,7 +177,8 @@ def public_names(module: ModuleType) -> Iterator[str]:
 def api_page(name: str) -> str:
     """Return the page of a public module."""
     module = importlib.import_module(name)
-    lines = [f"# {name}", "", inspect.getdoc(module) or "", ""]
+    lines = [f"# {name}", "", f"::: {name}", "    options:", "      members: false", "      show_root_heading: false"]
+    lines += ["      show_root_toc_entry: false", ""]
     if name in ("midway", "midway.methods"):
         links = ", ".join(f"[{find(each).__name__}](../methods/{each}.md)" for each in names())
         lines += [f"The methods have pages of their own: {links}.", ""]
