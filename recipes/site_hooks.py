@@ -65,6 +65,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     uri = Path(page.file.src_uri)
     if uri.parent == Path("methods"):
         markdown = with_facts(markdown, uri.stem)
+    if str(uri) == "methods.md":  # the table leads to the pages
+        known = "|".join(names())
+        markdown = re.sub(rf"^\| ({known}) \| ", r"| [\1](methods/\1.md) | ", markdown, flags=re.MULTILINE)
     if str(uri) in ("contributing.md", "changelog.md"):
         markdown = re.sub(r"\]\(docs/", "](", markdown)
         markdown = re.sub(r"\]\((CHANGELOG|CONTRIBUTING)\.md", lambda match: f"]({match[1].lower()}.md", markdown)
