@@ -149,7 +149,9 @@ def fit(
     kept, left_out = list(estimates), {}
 
     def seconds(images: int, labels: Sequence[str]) -> float:
-        return sum(estimates[label].seconds(images) * streams[label] for label in labels) / jobs
+        of_cells = {label: estimates[label].seconds(images) for label in labels if streams[label]}
+        total = sum(of_cells[label] * streams[label] for label in of_cells)
+        return max(total / jobs, *of_cells.values(), 0.0)  # a cell is not divided among jobs
 
     while seconds(least, kept) > budget:
         optional = [label for label in kept if label not in required and streams[label]]
