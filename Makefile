@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
-.PHONY: help demo test chaos endurance test-cluster test-minimum test-quick docs coverage lint format hooks bench clean
+.PHONY: help demo test chaos endurance test-cluster test-minimum test-quick docs test-docs coverage lint format hooks bench clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,9 +22,16 @@ test: $(STAMP)  ## Run the tests and doctests; fails below the coverage that pyp
 coverage: $(STAMP)  ## List the lines that the last `make test` did not run
 	@$(BIN)/coverage report --show-missing --fail-under=0
 
-docs: $(STAMP)  ## Run the examples in the documentation and in the docstrings
+docs: $(STAMP)  ## Build the documentation site into site/, strictly, and check its links
+	@$(PIP_INSTALL) --editable '.[docs]'
+	@echo "==> Building the site"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@$(BIN)/python recipes/check_site.py site
+	@echo "Read it: $(BIN)/python -m http.server --directory site"
+
+test-docs: $(STAMP)  ## Run the examples in the documentation, in the docstrings and in examples/
 	@echo "==> Running the examples"
-	@$(BIN)/python -m pytest tests/test_docs.py src
+	@$(BIN)/python -m pytest tests/test_docs.py tests/test_examples.py src
 
 test-cluster: $(STAMP)  ## Run the tests that start a Ray cluster of three nodes here
 	@$(PIP_INSTALL) --editable '.[cluster]'
@@ -71,8 +78,8 @@ bench: $(STAMP)  ## Measure speed; results go to runs/benchmarks
 	@echo "==> EATA through the selected images alone"
 	@$(BIN)/python benchmarks/eata_speed.py
 
-clean:  ## Remove the environment and caches (results in runs/ stay)
-	rm -rf .venv .venv-minimum .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* src/*.egg-info
+clean:  ## Remove the environment, the site and caches (results in runs/ stay)
+	rm -rf .venv .venv-minimum site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* src/*.egg-info
 
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

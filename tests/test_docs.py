@@ -30,7 +30,7 @@ REGISTRIES: list[Registry[Any]] = [
 ]  # fmt: skip
 BLOCKS = [
     pytest.param(block, id=f"{path.name}:{number}")
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL))
 ]
 

@@ -39,6 +39,7 @@ def test_fewer_images_before_fewer_entries() -> None:
     halved = fit(prices, budget=12_999, jobs=2, **sizes)
     assert halved.left_out == {"memo": "200 images would take about 12800 s, more than the others leave of 12999 s"}
     assert halved.seconds == 1000
+    assert fit(prices, budget=1e9, jobs=100, **sizes).seconds == 64_000  # one cell of memo, whatever the jobs
     least = fit(prices, budget=1, **sizes)
     assert (least.images, least.seconds, list(least.left_out)) == (200, 300, ["memo", "tent"])
 

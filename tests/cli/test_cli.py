@@ -12,22 +12,37 @@ from typer.testing import CliRunner
 import midway
 from midway.bench import Cell, Record, Store, read_records, run_cell
 from midway.bench.budget import CostEstimate, CostEstimator, fit_grid
-from midway.bench.suites import DEMO_REQUIRED, demo_grid
+from midway.bench.resources import ResourceCache
+from midway.bench.suites import DEMO_REQUIRED, DEMO_STREAMS, demo_grid
 from midway.cli import app, main
 
 runner = CliRunner()
 
 
 def test_demo_is_a_plan_in_a_store(tmp_path: Path) -> None:
-    flags = ["demo", "--methods", "bn,tent", "--images", "400", "--out", str(tmp_path)]
+    flags = [
+        "demo",
+        "--methods",
+        "bn,tent",
+        "--images",
+        "400",
+        "--budget",
+        "9999",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
     answer = runner.invoke(app, flags)
     assert answer.exit_code == 0, answer.output
     assert "report.html" in answer.output
-    assert "Best on all images. pure: gaussian noise: " in " ".join(answer.output.split())
+    output = " ".join(answer.output.split())
+    assert "3 methods on 400 images, 2 of 2 streams: about " in output
+    assert "Best on all images. outlier: 5% glass blur in gaussian noise: " in output
     records = read_records(tmp_path)
     accuracy = {(r.cell.method, r.cell.scenario.kind): r.result.accuracy for r in records if r.result}
-    assert set(accuracy) == {(m, s) for m in ("source", "bn", "tent") for s in ("pure", "outlier", "mixture")}
-    for scenario in ("pure", "outlier", "mixture"):
+    assert set(accuracy) == {(m, s) for m in ("source", "bn", "tent") for s in ("outlier", "mixture")}
+    for scenario in ("outlier", "mixture"):
         assert accuracy["tent", scenario] > accuracy["source", scenario]
     outliers = [
         r.result.images_by_group["glass_blur"] for r in records if r.result and r.cell.scenario.kind == "outlier"
@@ -35,8 +50,8 @@ def test_demo_is_a_plan_in_a_store(tmp_path: Path) -> None:
     assert outliers == [20, 20, 20]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
     again = runner.invoke(app, flags)
-    assert "9 cells are already finished, 0 to go." in again.output
-    plan = ["run", "--methods", "source", "--scenarios", "pure:gaussian_noise", "--images", "400"]
+    assert "6 cells are already finished, 0 to go." in again.output
+    plan = ["run", "--methods", "source", "--scenarios", DEMO_STREAMS[0], "--images", "400"]
     same = runner.invoke(app, [*plan, "--jobs", "1", "--out", str(tmp_path)])
     assert "0 cells finished now, 1 before." in same.output  # a demo is a run like any other
 
@@ -57,11 +72,37 @@ def test_the_demo_leaves_out_the_slowest_but_never_the_basics(tmp_path: Path, mo
 
     with Store(tmp_path) as store:
         assert fitted(1e6) == (list(seconds), None)
-        assert fitted(250) == (["source", "bn", "tent", "tea", "mita"], 400)  # 38 s per batch and stream
-        assert fitted(1000) == (["source", "bn", "tent", "tea", "mita"], 1600)
+        assert fitted(250) == (["source", "bn", "tent", "tea", "mita"], 600)  # 38 s per batch and stream
+        assert fitted(700) == (["source", "bn", "tent", "tea", "mita"], 1800)
         assert fitted(1) == (["source", "bn", "tent", "mita"], 400)
         assert fitted(1, images=1000) == (["source", "bn", "tent", "mita"], 1000)
-        assert fitted(250) == (["source", "bn", "tent", "tea", "mita"], 400)  # the choice is stored
+        assert fitted(250) == (["source", "bn", "tent", "tea", "mita"], 600)  # the choice is stored
+
+
+@pytest.mark.parametrize(
+    ("budget", "streams", "images", "outliers", "said"),
+    [
+        (100, 2, 2000, 100, "about 50 s"),
+        (49, 1, 2000, 100, "about 25 s"),
+        (20, 1, 1600, 80, "about 20 s"),
+        (3, 1, 400, 20, "about 5 s with 1 cells at a time, more than the 3 s allowed"),
+    ],
+)
+def test_the_demo_drops_a_stream_before_images_and_says_so_beforehand(
+    budget: float, streams: int, images: int, outliers: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 2 s for both methods, per batch of 200 and stream: 20 s for a stream of 2,000 images, which 25 s allow for
+    monkeypatch.setattr(CostEstimator, "estimate", lambda self, cell: CostEstimate(0.005, 0.005))
+    ran: list[Cell] = []
+    monkeypatch.setattr("midway.cli.paper.run_into", lambda console, cells, *others: ran.extend(cells))
+    flags = ["--methods", "bn", "--budget", str(budget), "--jobs", "1", "--out", str(tmp_path)]
+    answer = runner.invoke(app, ["demo", *flags])
+    assert said in " ".join(answer.output.split())
+    assert len(ran) == 2 * streams
+    assert len({cell.scenario for cell in ran}) == streams
+    stream = ResourceCache().lazy_stream(ran[0])
+    assert len(stream.order) == images
+    assert (stream.group == stream.groups.index("glass_blur")).sum() == outliers
 
 
 def test_methods_and_models_are_listed() -> None:
@@ -100,10 +141,11 @@ def test_a_demo_that_is_stopped_keeps_finished_cells(tmp_path: Path, monkeypatch
         return run_cell(cell, *arguments, **settings)
 
     monkeypatch.setattr("midway.bench.engines.base.run_cell", interrupted)
-    answer = runner.invoke(app, ["demo", "--methods", "bn", "--images", "200", "--out", str(tmp_path)])
+    flags = ["--methods", "bn", "--images", "200", "--budget", "9999", "--jobs", "1", "--out", str(tmp_path)]
+    answer = runner.invoke(app, ["demo", *flags])
     assert answer.exit_code == 130
-    assert "Stopped: 5 of 6 cells are in" in answer.output
-    assert [record.cell.method for record in read_records(tmp_path)] == ["source", "bn", "source", "bn", "source"]
+    assert "Stopped: 3 of 4 cells are in" in answer.output
+    assert [record.cell.method for record in read_records(tmp_path)] == ["source", "bn", "source"]
     assert (tmp_path / "report.html").is_file()
 
 

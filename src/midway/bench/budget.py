@@ -149,7 +149,9 @@ def fit(
     kept, left_out = list(estimates), {}
 
     def seconds(images: int, labels: Sequence[str]) -> float:
-        return sum(estimates[label].seconds(images) * streams[label] for label in labels) / jobs
+        of_cells = {label: estimates[label].seconds(images) for label in labels if streams[label]}
+        total = sum(of_cells[label] * streams[label] for label in of_cells)
+        return max(total / jobs, *of_cells.values(), 0.0)  # a cell is not divided among jobs
 
     while seconds(least, kept) > budget:
         optional = [label for label in kept if label not in required and streams[label]]
@@ -174,20 +176,22 @@ def fit_grid(
     jobs: int = 1,
     required: Sequence[str] = REQUIRED,
     resources: ResourceCache | None = None,
+    estimator: CostEstimator | None = None,
     fixed_images: int | None = None,
     reuse_images: bool = True,
 ) -> tuple[Grid, Fit]:
     """Reduce a grid to what fits a time.
 
     The choice is stored: a run that is continued keeps it. With ``fixed_images`` only methods are left out. With
-    ``reuse_images`` the number of images is kept under another budget if all stored results have the same.
+    ``reuse_images`` the number of images is kept under another budget if all stored results have the same. An
+    ``estimator`` that is given keeps what it measured, for other grids with the same methods.
     """
     name = hashlib.sha256(repr((seconds, jobs, grid)).encode()).hexdigest()[:8]
     path = store.folder / f"budget-{name}.json"
     if path.exists():
         chosen = Fit.load(path)
     else:
-        estimator = CostEstimator(resources)
+        estimator = estimator or CostEstimator(resources)
         available = len(estimator.resources.lazy_stream(grid.cells()[0]).order)
         stored = {record.cell.images for record in store.records if reuse_images}
         fixed, planned = fixed_images, grid

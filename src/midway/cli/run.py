@@ -110,7 +110,7 @@ def run(
     cells = _cells(plan, {key: value for key, value in flags.items() if value is not None})
     folder = out or Path("runs") / (plan.stem if plan else "run")
     options = {"jobs": jobs, "address": address, "cpus_per_task": cpus_per_task, "gpus_per_task": gpus_per_task}
-    chosen = create_engine(engine, options, engine_option, jobs=_default_jobs(cells))
+    chosen = create_engine(engine, options, engine_option, jobs=default_jobs(cells))
     check_device(cells, chosen)
     if dry_run:
         _show_plan(cells, folder, chosen, predictions=keep_predictions, keep_old=keep_old, as_json=as_json)
@@ -325,7 +325,7 @@ def _read_options(texts: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def _default_jobs(cells: Sequence[Cell]) -> int:
+def default_jobs(cells: Sequence[Cell]) -> int:
     """Return as many jobs as there are processors for; one on a GPU, because of its memory."""
     if cells[0].device != "cpu":
         return 1
