@@ -1,7 +1,7 @@
 """Kinds of images: which images of a stream have the same corruption, told from their spectra alone.
 
-The spectra of one kind are close to a Gaussian. ``KnownKinds`` is a mixture of such Gaussians with one covariance,
-fitted to the most recent images of a stream and updated by every batch:
+The spectra of one kind are close to a Gaussian. ``KnownKinds`` is a mixture of such Gaussians, fitted to the most
+recent images of a stream and updated by every batch:
 
 1. Fit. One step of EM over the recent images; what is known about a kind from earlier images is a prior of its centre.
 2. Split. A kind of n images with two parts, shares p and 1 - p, whose centres have the Mahalanobis distance D, becomes
@@ -9,6 +9,10 @@ fitted to the most recent images of a stream and updated by every batch:
 3. Outliers. q is the squared distance of an image from its centre, relative to the median over the images. An image of
    the batch with q > 2.5 + 125 / n starts a kind of its own.
 4. Merge. Two kinds with D^2 < 9 become one.
+
+Kinds vary differently: the log power of blurred images varies much more than that of noisy ones. Steps 2 to 4 therefore
+measure distances by the kind's own covariance, in which the common one counts as 30 images. Step 1 does not: wide kinds
+would take over the tails of all others.
 
 Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
 is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
@@ -55,6 +59,7 @@ class KnownKinds:
     Attributes:
         centres: The mean spectrum of each kind, (kinds, features).
         counts: The number of images of each kind, forgetting slowly.
+        covariance: The covariance within all kinds.
         covariances: The covariance of each kind, which leans on that within all kinds.
         recent: The spectra of the recent images, oldest first.
         unsplit: The number of images since kinds were last split.
@@ -62,6 +67,7 @@ class KnownKinds:
 
     centres: Tensor
     counts: Tensor
+    covariance: Tensor
     covariances: Tensor
     recent: Tensor
     unsplit: int
@@ -70,7 +76,8 @@ class KnownKinds:
     def none(cls, device: torch.device | None = None, dtype: torch.dtype = torch.float64) -> KnownKinds:
         """Return the state before the first image."""
         zeros = torch.zeros(LIMIT, FEATURES, dtype=dtype, device=device)
-        return cls(zeros, zeros[:, 0].clone(), zeros.new_ones(LIMIT, FEATURES).diag_embed(), zeros[:0], 0)
+        identity = torch.eye(FEATURES, dtype=dtype, device=device)
+        return cls(zeros, zeros[:, 0].clone(), identity, identity.repeat(LIMIT, 1, 1), zeros[:0], 0)
 
 
 @dataclass
@@ -121,7 +128,7 @@ class _Fit:
         # Copies of an image are one example of its kind.
         self.distinct = len((self.x @ torch.linspace(1, 2, FEATURES).to(self.x)).float().unique())
         self.centres, self.counts = known.centres.clone(), known.counts.clone()
-        self.covariances, self.covariance = known.covariances.clone(), known.covariances[0]
+        self.covariances, self.covariance = known.covariances.clone(), known.covariance
         self.unsplit, self.median = known.unsplit + self.images, float(FEATURES)
         self.moves = torch.eye(len(self.counts), dtype=self.x.dtype, device=self.x.device)
         if not self.counts.any():
@@ -137,12 +144,16 @@ class _Fit:
         return self._log_weights(self.x, self.counts > 0).softmax(dim=1)
 
     def _log_weights(self, x: Tensor, kinds: Tensor) -> Tensor:
-        of = kinds.nonzero().flatten()
-        whitening = self._whitening(of)
-        share = (self.counts[of] / self.counts.sum()).clamp(min=1e-3)
-        densities = whitening.diagonal(dim1=1, dim2=2).log().sum(dim=1)
-        weights = x.new_full((len(x), len(kinds)), -torch.inf)
-        weights[:, of] = share.log() + densities - self._distances_of(x, of, whitening) / 2
+        """The logarithms of the kinds' densities by the covariance within all kinds, up to a constant of each image.
+
+        By their own covariances the wide kinds would take over the tails of all others.
+        """
+        origin = x.mean(dim=0)
+        centres = self.centres - origin
+        slopes = torch.linalg.solve(self.covariance, centres.T)
+        share = (self.counts / self.counts.sum()).clamp(min=1e-3)
+        logits = (x - origin) @ slopes - (centres * slopes.T).sum(dim=1) / 2 + share.log()
+        weights: Tensor = logits.masked_fill(~kinds, -torch.inf)
         return weights
 
     def _whitening(self, kinds: Tensor) -> Tensor:
@@ -152,9 +163,9 @@ class _Fit:
         inverse: Tensor = torch.linalg.solve_triangular(factors, identity, upper=False)
         return inverse
 
-    def _distances_of(self, x: Tensor, kinds: Tensor, whitening: Tensor | None = None) -> Tensor:
-        """The squared Mahalanobis distances of spectra from some kinds, (images, kinds)."""
-        whitening = self._whitening(kinds) if whitening is None else whitening
+    def _distances_of(self, x: Tensor, kinds: Tensor) -> Tensor:
+        """The squared Mahalanobis distances of spectra from some kinds by their own covariances, (images, kinds)."""
+        whitening = self._whitening(kinds)
         rest = x - self.centres[kinds][:, None]
         distances: Tensor = (rest @ whitening.mT).square().sum(dim=2).T
         return distances
@@ -247,7 +258,7 @@ class _Fit:
         """Unite kinds whose centres are close."""
         while True:
             chance = FEATURES / self.counts.clamp(min=1e-9)  # what the centres of few images differ by
-            distance = self._distances(both=True) - chance[:, None] - chance
+            distance = self._distances() - chance[:, None] - chance
             alive = self.counts > 0
             apart = ~(alive[:, None] & alive) | torch.eye(len(alive), dtype=torch.bool, device=alive.device)
             distance = distance.masked_fill(apart, torch.inf)
@@ -271,7 +282,7 @@ class _Fit:
         members /= members.sum(dim=1, keepdim=True)
         mixing, trust = self._mixing(counts)
         outlying = (trust > 0.5) & (counts < RARE * counts.sum())
-        known = KnownKinds(self.centres, counts, self.covariances, self.x[-RECENT:], self.unsplit)
+        known = KnownKinds(self.centres, counts, self.covariance, self.covariances, self.x[-RECENT:], self.unsplit)
         return Assignment(members, mixing, self.moves, outlying[members.argmax(dim=1)]), known
 
     def _mixing(self, counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -291,13 +302,13 @@ class _Fit:
             larger[k] = True
         return mixing, trust
 
-    def _distances(self, both: bool = False) -> Tensor:
+    def _distances(self) -> Tensor:
         """The squared Mahalanobis distances between the centres, by the covariance of the larger kind."""
         of = (self.counts > 0).nonzero().flatten()
         distances = self.counts.new_full((len(self.counts),) * 2, torch.inf)
         found = self._distances_of(self.centres[of], of)
         larger = self.counts[of] >= self.counts[of][:, None]
-        distances[of[:, None], of] = torch.maximum(found, found.T) if both else torch.where(larger, found, found.T)
+        distances[of[:, None], of] = torch.where(larger, found, found.T)
         return distances
 
 

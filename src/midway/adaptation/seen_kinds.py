@@ -15,7 +15,7 @@ from midway.adaptation.spectra import FEATURES, spectra
 ENOUGH = 64.0
 """The number of images up to which the memory completes those of the batch, and which it averages over."""
 
-_STATE = ("centres", "counts", "covariances")
+_STATE = ("centres", "counts", "covariance", "covariances")
 
 
 @dataclass
@@ -54,6 +54,7 @@ class Kinds(Observer):
 
     centres: Tensor
     counts: Tensor
+    covariance: Tensor
     covariances: Tensor
     recent: Tensor
     filled: Tensor
@@ -105,10 +106,8 @@ class Kinds(Observer):
         if not self.memory:
             return self._plan(assign(KnownKinds.none(found.device), found)[0], found, learn=False)
         recent = self.recent[RECENT - int(self.filled) :]
-        centres, counts, covariances, recent = (
-            each.double() for each in (self.centres, self.counts, self.covariances, recent)
-        )
-        assignment, known = assign(KnownKinds(centres, counts, covariances, recent, int(self.unsplit)), found)
+        state = (*(getattr(self, name) for name in _STATE), recent)
+        assignment, known = assign(KnownKinds(*(each.double() for each in state), int(self.unsplit)), found)
         plan = self._plan(assignment, found, learn=True)
         for name in _STATE:
             getattr(self, name).copy_(getattr(known, name))
