@@ -1,6 +1,6 @@
 """Which statistics suit small batches? Accuracy by batch size, forward passes only.
 
-    python benchmarks/batch_sizes.py [--images 2000] [--sizes 1 2 4 ...] [--corruptions gaussian_noise ...]
+python benchmarks/batch_sizes.py [--images 2000] [--sizes 1 2 4 ...] [--corruptions gaussian_noise ...]
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 200, 500)
 def accuracy(row: str, corruption: str, data: midway.data.ImageSet, size: int) -> float:
     """Return the accuracy of a stream of one corruption in percent."""
     network = midway.models.load("wrn16_2.cifar10")
-    if row in ("source", "bn"):
-        adapted = midway.adapt(network, row)
-    else:
-        adapted = midway.adapt(network, "bn", statistics=row)
+    plain = row in ("source", "bn")
+    adapted = midway.adapt(network, row) if plain else midway.adapt(network, "bn", statistics=row)
     stream = midway.streams.pure(data, corruption, batch_size=size)
     correct = [int((adapted(batch.images).argmax(dim=1) == batch.labels).sum()) for batch in stream]
     return 100 * sum(correct) / len(data)

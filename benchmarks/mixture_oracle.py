@@ -40,8 +40,8 @@ def main() -> None:
     data = midway.data.load("cifar10").first(arguments.images)
     for pair in arguments.pairs:
         for seed in arguments.seeds:
-            found = oracle(pair, data, seed)
-            print(f"{pair}, seed {seed}: {', '.join(f'{name} {value:.2f}' for name, value in found.items())}", flush=True)
+            found = ", ".join(f"{name} {value:.2f}" for name, value in oracle(pair, data, seed).items())
+            print(f"{pair}, seed {seed}: {found}", flush=True)
 
 
 if __name__ == "__main__":

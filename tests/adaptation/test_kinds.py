@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.kinds import RECENT, Assignment, KnownKinds, _Fit, assign
-from midway.adaptation.two_parts import LEANING, shrunk, two_parts
 from midway.adaptation.spectra import BANDS, FEATURES, spectra
+from midway.adaptation.two_parts import LEANING, shrunk, two_parts
 
 
 def naive_spectrum(image: Tensor) -> list[float]:
@@ -60,8 +60,7 @@ def test_the_probabilities_are_those_of_a_mixture_of_gaussians() -> None:
     fit = _Fit(KnownKinds.none(), torch.cat([gaussian(60), gaussian(60, 1.0, seed=1)]))
     fit.centres[:2], fit.counts[:2] = torch.stack([fit.x[:60].mean(0), fit.x[60:].mean(0)]), torch.tensor([90.0, 30.0])
     density = [
-        share * multivariate_normal(fit.centres[k], fit.covariance).pdf(fit.x)
-        for k, share in ((0, 0.75), (1, 0.25))
+        share * multivariate_normal(fit.centres[k], fit.covariance).pdf(fit.x) for k, share in ((0, 0.75), (1, 0.25))
     ]
     expected = torch.as_tensor(np.stack(density, axis=1) / np.sum(density, axis=0)[:, None])
     torch.testing.assert_close(fit._probabilities()[:, :2], expected, rtol=1e-6, atol=1e-9)
@@ -179,7 +178,8 @@ def test_duplicates_constant_images_and_noise_do_not_split() -> None:
         for _ in range(3):
             found, known = assign(known, batch)
             assert len(set(kinds(found))) == 1
-            assert all(each.isfinite().all() for each in (found.members, found.mixing, known.centres, known.covariances))
+            values = (found.members, found.mixing, known.centres, known.covariances)
+            assert all(each.isfinite().all() for each in values)
 
 
 def test_grey_images_among_coloured_ones_are_no_kind() -> None:

@@ -171,7 +171,7 @@ def test_wrong_values_are_refused() -> None:
         unmix_statistics(tiny_network(), 0)
     with pytest.raises(ValueError, match="already has unmix statistics"):
         alpha_statistics(unmix_statistics(tiny_network()))
-    with pytest.raises(ValueError, match="statistics must be 'clustered', .* got 'beta'"):
+    with pytest.raises(ValueError, match=r"statistics must be 'clustered', .* got 'beta'"):
         midway.adapt(tiny_network(), "bn", statistics="beta")
     with pytest.raises(ValueError, match="which alpha statistics do themselves: leave prior at 0"):
         midway.adapt(tiny_network(), "bn", statistics="alpha", prior=16)

@@ -1,4 +1,4 @@
-"""alpha-BN: source and batch statistics in fixed shares (You et al., "Test-time batch statistics calibration", 2021)."""
+"""alpha-BN: source and batch statistics in fixed shares (You et al., 2021)."""
 
 from __future__ import annotations
 

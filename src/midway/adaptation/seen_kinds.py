@@ -106,8 +106,9 @@ class Kinds(Observer):
         if not self.memory:
             return self._plan(assign(KnownKinds.none(found.device), found)[0], found, learn=False)
         recent = self.recent[RECENT - int(self.filled) :]
-        state = (*(getattr(self, name) for name in _STATE), recent)
-        assignment, known = assign(KnownKinds(*(each.double() for each in state), int(self.unsplit)), found)
+        state = {name: getattr(self, name).double() for name in _STATE}
+        known = KnownKinds(**state, recent=recent.double(), unsplit=int(self.unsplit))
+        assignment, known = assign(known, found)
         plan = self._plan(assignment, found, learn=True)
         for name in _STATE:
             getattr(self, name).copy_(getattr(known, name))
