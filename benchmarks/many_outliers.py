@@ -80,7 +80,9 @@ class ForStreams(nn.Module):
         return scale.expand_as(mean), (layer.bias - centre * scale).expand_as(mean)
 
 
-def network_for_streams(network: nn.Module, statistics: str, streams: int) -> tuple[nn.Module, list[Any], dict]:
+def network_for_streams(
+    network: nn.Module, statistics: str, streams: int
+) -> tuple[nn.Module, list[list[Observer]], dict[str, Any]]:
     """Return a network for several streams, the observers of each stream, and the record of the present batch."""
     if statistics == "batch":
         networks = [copy.deepcopy(network) for _ in range(streams)]
@@ -94,7 +96,7 @@ def network_for_streams(network: nn.Module, statistics: str, streams: int) -> tu
             parent, _, child = name.rpartition(".")
             layers = [each.get_submodule(name) for each in networks]
             setattr(host.get_submodule(parent), child, ForStreams(layers, batch))
-    return host.eval().to(memory_format=torch.channels_last), observers, batch
+    return host.eval(), observers, batch
 
 
 def begin(observers: list[Any], images: Tensor) -> None:
@@ -113,10 +115,8 @@ def outlier_answers(network: nn.Module, statistics: str, pair: tuple[str, str], 
     """Return for each outlier whether the answer is correct, batch after batch, all streams of a batch together."""
     outliers, others = (midway.streams.pure(data, shift) for shift in pair)
     correct: list[bool] = []
-    if statistics == "source":
-        host, observers, batch = network, [], {}
-    else:
-        host, observers, batch = network_for_streams(network, statistics, streams)
+    host, observers, batch = network_for_streams(network, "batch" if statistics == "source" else statistics, streams)
+    host = network if statistics == "source" else host
     for number, (first, second) in enumerate(zip(outliers, others, strict=True)):
         replaced = np.random.default_rng((0, number)).choice(len(first.images), streams, replace=False).tolist()
         batch["replaced"] = replaced
@@ -145,7 +145,9 @@ def main() -> None:
     data = midway.data.load("cifar10").first(arguments.images)
     for pair in arguments.pairs:
         for statistics in arguments.statistics:
-            correct = outlier_answers(network, statistics, tuple(pair.split("/")), data, arguments.streams)
+            correct = outlier_answers(
+                network, statistics, (pair.partition("/")[0], pair.partition("/")[2]), data, arguments.streams
+            )
             half = len(correct) // 2
             row = {
                 "pair": pair,
