@@ -14,8 +14,9 @@ from scipy.stats import multivariate_normal
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.kinds import RECENT, Assignment, KnownKinds, _Fit, _shrunk, _two_parts, assign
+from midway.adaptation.kinds import RECENT, Assignment, KnownKinds, _Fit, assign
 from midway.adaptation.spectra import BANDS, FEATURES, spectra
+from midway.adaptation.two_parts import LEANING, shrunk, two_parts
 
 
 def naive_spectrum(image: Tensor) -> list[float]:
@@ -67,7 +68,7 @@ def test_the_probabilities_are_those_of_a_mixture_of_gaussians() -> None:
 
 def test_the_covariance_is_shrunk_as_written() -> None:
     plain = gaussian(50).T @ gaussian(50)
-    found = _shrunk(plain, 50)
+    found = shrunk(plain, 50)
     for i in range(FEATURES):
         for j in range(FEATURES):
             expected = (plain[i, i] + 2) / 52 + 0.1 if i == j else plain[i, j] / 50 * (1 - 30 / 80)
@@ -76,19 +77,29 @@ def test_the_covariance_is_shrunk_as_written() -> None:
 
 def test_two_parts_have_the_distance_that_labels_give() -> None:
     generator = torch.Generator().manual_seed(0)
-    white = torch.randn(1000, FEATURES, generator=generator, dtype=torch.float64)
-    white[700:800, 0] += 9
-    white[:, 0] /= white[:, 0].std()
-    members = torch.zeros(1000, dtype=torch.float64)
-    members[500:800] = 1  # a kind of 300 images, of which a third is different
-    excess, part = _two_parts(white, members)
-    assert ((part > 0.5)[500:800] == (torch.arange(300) >= 200)).float().mean() > 0.99
-    p = float((part * members).sum() / 300)
-    one, other = (weights @ white / weights.sum() for weights in (part * members, (1 - part) * members))
-    removed = 0.3 * p * (1 - p) * torch.outer(one - other, one - other)
-    inverse = torch.linalg.inv(torch.eye(FEATURES, dtype=torch.float64) - removed)
-    distance = (one - other) @ inverse @ (one - other)
+    x = torch.randn(300, FEATURES, generator=generator, dtype=torch.float64)
+    x[200:, 0] += 9  # a third of the kind is different
+    of_all = (gaussian(700, seed=1).T @ gaussian(700, seed=1) + (x - x.mean(0)).T @ (x - x.mean(0))) / 1000
+    excess, part = two_parts(x, of_all, total=1000)
+    assert ((part > 0.5) == (torch.arange(300) >= 200)).float().mean() > 0.99
+    p = float(part.mean())
+    one, other = (weights @ x / weights.sum() for weights in (part, 1 - part))
+    between = p * (1 - p) * torch.outer(one - other, one - other)
+    own = (x - x.mean(0)).T @ (x - x.mean(0)) / 300
+    within = (300 * (own - between) + LEANING * (of_all - 0.3 * between)) / (300 + LEANING)
+    distance = (one - other) @ torch.linalg.inv(within) @ (one - other)
     assert excess == pytest.approx(float(distance) * p * (1 - p) - (4 + 200 / 300), rel=1e-2)
+
+
+def test_a_wide_kind_beside_a_narrow_one_stays_one() -> None:
+    known = KnownKinds.none()
+    for seed in range(5):
+        narrow, wide = gaussian(200, seed=100 + seed, width=0.2), gaussian(200, 4.0, seed=seed, width=2.0)
+        found, known = assign(known, torch.cat([narrow, wide]))
+        weights = found.members @ found.mixing
+        together = weights @ weights.T  # whether two images share statistics
+        assert together[:200, 200:].max() < 0.01
+        assert min(together[:200, :200].mean(), together[200:, 200:].mean()) > 0.9
 
 
 def test_several_kinds_are_found_and_keep_their_numbers() -> None:
@@ -167,7 +178,8 @@ def test_duplicates_constant_images_and_noise_do_not_split() -> None:
         for _ in range(3):
             found, known = assign(known, batch)
             assert len(set(kinds(found))) == 1
-            assert all(each.isfinite().all() for each in (found.members, found.mixing, known.centres, known.covariance))
+            values = (found.members, found.mixing, known.centres, known.covariances)
+            assert all(each.isfinite().all() for each in values)
 
 
 def test_grey_images_among_coloured_ones_are_no_kind() -> None:

@@ -12,8 +12,8 @@ from torch import nn
 from midway._suggest import unknown
 from midway.adaptation.answers import source_copy
 from midway.adaptation.base import Method
-from midway.adaptation.clustered import clustered
 from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, VIEWS, WRAP, find, hyperparameters
+from midway.adaptation.statistics_by_name import BY_NAME
 from midway.adaptation.wrappers import WRAPPERS
 from midway.adaptation.wrappers.mirrored import Mirrored
 
@@ -29,7 +29,8 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
             and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``, or
-            ``"clustered-batch"`` without memory (see ``midway.clustered``); all accept ``views="mirror"`` (see
+            ``"clustered-batch"`` without memory (see ``midway.clustered``), ``"alpha"`` (alpha-BN) and ``"unmix"`` or
+            ``"unmix-128"`` (UnMix-TNS with 16 or 128 components); all accept ``views="mirror"`` (see
             ``midway.Mirrored``) and ``preset="published"``, MITA ``preset="printed"``, and those that were searched
             ``preset="tuned"`` (see ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose
             answer contains NaN or Inf is answered by the network as given, the state stays as before the batch, and
@@ -50,17 +51,16 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
     if wrap is not None and (not isinstance(wrap, str) or wrap not in WRAPPERS):
         raise ValueError(f"wrap must be {', '.join(map(repr, sorted(WRAPPERS)))} or None, got {wrap!r}.")
     statistics = settings.pop(STATISTICS, None)
-    if statistics not in (None, "clustered", "clustered-batch"):
+    if statistics is not None and (not isinstance(statistics, str) or statistics not in BY_NAME):
         raise ValueError(
-            "statistics must be 'clustered', 'clustered-batch' (without memory), or None for the method's own, "
-            f"got {statistics!r}."
+            f"statistics must be {', '.join(map(repr, BY_NAME))}, or None for the method's own, got {statistics!r}."
         )
     on_nonfinite = settings.pop(ON_NONFINITE, None)
     if on_nonfinite not in (None, "raise", "source"):
         raise ValueError(f"on_nonfinite must be 'raise' (the default) or 'source', got {on_nonfinite!r}.")
     given = model
     if statistics is not None and not isinstance(model, Method):  # the method refuses an adapted model
-        model = clustered(model, memory=statistics == "clustered")
+        model = BY_NAME[statistics](model)
     mirrored = settings.get(VIEWS) == "mirror"
     if mirrored or VIEWS not in hyperparameters(method):  # MEMO has a number of views
         views = settings.pop(VIEWS, None)

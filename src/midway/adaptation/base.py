@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from midway.adaptation.answers import answered, warn_of_probabilities
 from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, refuse_meta_default
-from midway.adaptation.clustered import is_clustered, statistics_of
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
 from midway.adaptation.normalization import uses_batch_statistics
 from midway.adaptation.optimization import optimizer_step
 from midway.adaptation.parameters import first_weight, refuse_half_precision
 from midway.adaptation.precision import without_autocast_cache
 from midway.adaptation.problem import Problem
+from midway.adaptation.replaced_statistics import observers_of, statistics_of
 from midway.adaptation.seen_kinds import kinds_of
 from midway.adaptation.space import SearchSpace, search_over
 from midway.adaptation.state import Stateful
@@ -51,8 +51,8 @@ class _Sealed(ABCMeta):
             }
             if (statistics := statistics_of(method)) is not None:
                 method._given |= {"statistics": statistics}
-            for kinds in kinds_of(method):
-                kinds.managed = True
+            for observer in observers_of(method):
+                observer.managed = True
             method._source = method.snapshot()
         return method
 
@@ -112,9 +112,9 @@ class Method(Stateful, metaclass=_Sealed):
         model = without_parallel(model)
         if isinstance(model, Method):
             raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
-        if self.uses_source_statistics and is_clustered(model):
+        if self.uses_source_statistics and (given := statistics_of(model)) is not None:
             raise ValueError(
-                f"{self.about.name} mixes in the source's statistics in its own way and does not support clustered "
+                f"{self.about.name} mixes in the source's statistics in its own way and does not support {given} "
                 "statistics: give it the plain network, and no statistics=."
             )
         self.channels_last = supports_channels_last(model)
@@ -158,13 +158,12 @@ class Method(Stateful, metaclass=_Sealed):
                 return answered(self, self._prepare(images))
 
     def adapt_to(self, images: Tensor) -> Tensor:
-        """Take the step, in which clustered statistics treat these images as the batch, and record their kinds."""
-        found = kinds_of(self)
+        """Take the step, in which replaced statistics treat these images as the batch, and record their kinds."""
         with ExitStack() as batch:
-            for kinds in found:
-                batch.enter_context(kinds.during(images))
+            for observer in observers_of(self):
+                batch.enter_context(observer.during(images))
             logits = self.step(images)
-        for kinds in found:
+        for kinds in kinds_of(self):
             of_images = kinds.of_images()
             self.record(kinds=of_images, num_kinds=len(set(of_images)), outliers=kinds.outliers())
         return logits
@@ -184,10 +183,10 @@ class Method(Stateful, metaclass=_Sealed):
         return log_mean_softmax([self.step(images), self.mirrored_logits(images)])
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Return to a snapshot; during a batch, clustered statistics then find its kinds anew."""
+        """Return to a snapshot; during a batch, replaced statistics then start with it again."""
         super().restore(snapshot)
-        for kinds in kinds_of(self):
-            kinds.begin_again()
+        for observer in observers_of(self):
+            observer.begin_again()
 
     def optimizer_step(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
         """Take one step on a loss, or on a sum of terms, unless it is not finite; return whether it was taken.
@@ -264,7 +263,7 @@ class Method(Stateful, metaclass=_Sealed):
 
     def _check_images(self, images: Tensor) -> None:
         check_images(images, self.model, signals=self.about.accepts_signals)
-        single_image = len(images) == 1 and uses_batch_statistics(self.model) and not is_clustered(self.model)
+        single_image = len(images) == 1 and uses_batch_statistics(self.model) and statistics_of(self.model) is None
         if single_image and not self._warned_of_single_image:
             self._warned_of_single_image = True
             warnings.warn(

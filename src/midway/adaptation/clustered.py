@@ -18,18 +18,15 @@ The method is not in the MITA paper; the constants were chosen on the tuning cor
 
 from __future__ import annotations
 
-import copy
 import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from midway.adaptation.kinds import LIMIT
 from midway.adaptation.normalise_by_image import NormaliseByImage
-from midway.adaptation.normalization import drop_running_statistics
+from midway.adaptation.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
 from midway.adaptation.seen_kinds import ENOUGH, Kinds, Plan, one_kind
-from midway.adaptation.state import Stateful
 
 PRIOR = 3.0
 """The number of images that the source's statistics count as."""
@@ -54,30 +51,10 @@ def clustered(model: nn.Module, *, memory: bool = True, prior: float = PRIOR) ->
         >>> adapted.diagnostics["kinds"]  # of each image
         [0, 0, 0, 0, 0, 0, 0, 0]
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
-    if isinstance(model, Stateful):
-        raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, then adapt it.")
-    if is_clustered(model):
-        raise ValueError("the model already has clustered statistics: adapt it as it is.")
-    model = copy.deepcopy(model)
+    model = plain_copy(model)
     if not use_clustered_statistics(model, memory=memory, prior=prior):
         raise ValueError("the model has no BatchNorm layer, so its images share no statistics: adapt it as it is.")
     return model
-
-
-def is_clustered(model: nn.Module) -> bool:
-    """Return whether a model has clustered statistics."""
-    return statistics_of(model) is not None
-
-
-def statistics_of(model: nn.Module) -> str | None:
-    """Return a description of a model's clustered statistics; None if it has none."""
-    for module in model.modules():
-        if isinstance(module, ClusteredBatchNorm):
-            name = "clustered" if module.kinds.memory else "clustered-batch"
-            return name if module.prior == PRIOR else f"{name}, prior {module.prior:g}"
-    return None
 
 
 def use_clustered_statistics(model: nn.Module, *, memory: bool = True, prior: float = PRIOR) -> int:
@@ -87,36 +64,25 @@ def use_clustered_statistics(model: nn.Module, *, memory: bool = True, prior: fl
     """
     if not 0 <= prior < math.inf:
         raise ValueError(f"prior must be 0 or a number of images, got {prior}.")
-    layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)]
-    for name, layer in layers:
-        if type(layer).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
-            raise ValueError(
-                f"layer '{name}' is a {type(layer).__name__}, which computes more than BatchNorm: "
-                "its statistics cannot be replaced."
-            )
+    layers = replace_layers(model, ClusteredBatchNorm)
     if not layers:
         return 0
     kinds = Kinds(memory)
-    for _, layer in layers:
-        source = {"source_mean": layer.running_mean, "source_var": layer.running_var}
-        drop_running_statistics(layer)
-        layer.__class__ = ClusteredBatchNorm
-        layer.shared, layer.prior = (kinds,), prior  # type: ignore[assignment]
-        device = layer.weight.device if isinstance(layer.weight, Tensor) else None
-        for name, value in source.items():
-            nn.Module.register_buffer(layer, name, value.detach().clone() if isinstance(value, Tensor) else None)
-            device = value.device if isinstance(value, Tensor) else device
+    for layer in layers:
+        layer.shared, layer.prior = (kinds,), prior
+        known = layer.weight if layer.source_mean is None else layer.source_mean
+        device = known.device if isinstance(known, Tensor) else None
         for name in ("kind_mean", "kind_var"):
             value = torch.zeros(LIMIT, layer.num_features, device=device) if memory else None
-            nn.Module.register_buffer(layer, name, value)
+            layer.register_buffer(name, value)
         kinds.to(device)
     # One layer owns the kinds as a submodule, so that they are part of the model's state once.
-    layers[0][1].add_module("all_kinds", kinds)
+    layers[0].add_module("all_kinds", kinds)
     model.register_forward_pre_hook(kinds.enter)
     return len(layers)
 
 
-class ClusteredBatchNorm(_BatchNorm):
+class ClusteredBatchNorm(ReplacedBatchNorm):
     """A BatchNorm layer with clustered statistics, created by ``use_clustered_statistics``.
 
     Gradients flow through the statistics of the batch, as in BatchNorm; the kinds and the memory are constants.
@@ -124,8 +90,6 @@ class ClusteredBatchNorm(_BatchNorm):
 
     shared: tuple[Kinds]
     prior: float
-    source_mean: Tensor | None
-    source_var: Tensor | None
     kind_mean: Tensor | None
     kind_var: Tensor | None
 
@@ -133,6 +97,12 @@ class ClusteredBatchNorm(_BatchNorm):
     def kinds(self) -> Kinds:
         """The kinds of images, common to all layers."""
         return self.shared[0]
+
+    @property
+    def statistics(self) -> str:
+        """The name and, if it is not the default, the prior."""
+        name = "clustered" if self.kinds.memory else "clustered-batch"
+        return name if self.prior == PRIOR else f"{name}, prior {self.prior:g}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each image with its statistics."""

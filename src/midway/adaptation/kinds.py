@@ -1,7 +1,7 @@
 """Kinds of images: which images of a stream have the same corruption, told from their spectra alone.
 
-The spectra of one kind are close to a Gaussian. ``KnownKinds`` is a mixture of such Gaussians with one covariance,
-fitted to the most recent images of a stream and updated by every batch:
+The spectra of one kind are close to a Gaussian. ``KnownKinds`` is a mixture of such Gaussians, fitted to the most
+recent images of a stream and updated by every batch:
 
 1. Fit. One step of EM over the recent images; what is known about a kind from earlier images is a prior of its centre.
 2. Split. A kind of n images with two parts, shares p and 1 - p, whose centres have the Mahalanobis distance D, becomes
@@ -9,6 +9,10 @@ fitted to the most recent images of a stream and updated by every batch:
 3. Outliers. q is the squared distance of an image from its centre, relative to the median over the images. An image of
    the batch with q > 2.5 + 125 / n starts a kind of its own.
 4. Merge. Two kinds with D^2 < 9 become one.
+
+Kinds vary differently: the log power of blurred images varies much more than that of noisy ones. Steps 2 to 4 therefore
+measure distances by the kind's own covariance, in which the common one counts as 30 images. Step 1 does not: wide kinds
+would take over the tails of all others.
 
 Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
 is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
@@ -27,6 +31,7 @@ import torch
 from torch import Tensor
 
 from midway.adaptation.spectra import FEATURES, FLOOR, PLANES
+from midway.adaptation.two_parts import FEWEST, LEANING, shrunk, threshold, two_parts
 
 LIMIT = 24
 """The largest number of kinds."""
@@ -46,9 +51,6 @@ RARE = 0.05
 WIDER = 5.0
 """How much wider a rare kind may be than the others before an image far from its centre starts another one."""
 
-LEAST_VARIANCE = 0.1
-"""What is added to the variances: small differences of log power tell nothing, however small the others are."""
-
 
 @dataclass
 class KnownKinds:
@@ -57,7 +59,8 @@ class KnownKinds:
     Attributes:
         centres: The mean spectrum of each kind, (kinds, features).
         counts: The number of images of each kind, forgetting slowly.
-        covariance: The covariance within kinds.
+        covariance: The covariance within all kinds.
+        covariances: The covariance of each kind, which leans on that within all kinds.
         recent: The spectra of the recent images, oldest first.
         unsplit: The number of images since kinds were last split.
     """
@@ -65,6 +68,7 @@ class KnownKinds:
     centres: Tensor
     counts: Tensor
     covariance: Tensor
+    covariances: Tensor
     recent: Tensor
     unsplit: int
 
@@ -72,7 +76,8 @@ class KnownKinds:
     def none(cls, device: torch.device | None = None, dtype: torch.dtype = torch.float64) -> KnownKinds:
         """Return the state before the first image."""
         zeros = torch.zeros(LIMIT, FEATURES, dtype=dtype, device=device)
-        return cls(zeros, zeros[:, 0].clone(), zeros.new_ones(FEATURES).diag(), zeros[:0], 0)
+        identity = torch.eye(FEATURES, dtype=dtype, device=device)
+        return cls(zeros, zeros[:, 0].clone(), identity, identity.repeat(LIMIT, 1, 1), zeros[:0], 0)
 
 
 @dataclass
@@ -120,9 +125,10 @@ class _Fit:
     def __init__(self, known: KnownKinds, batch: Tensor) -> None:
         self.x = _with_colours(known.recent, batch)
         self.total, self.images = len(self.x), len(batch)
-        self.distinct = len(self.x.float().unique(dim=0))  # copies of an image are one example of its kind
-        self.origin = self.x.mean(dim=0)
-        self.centres, self.counts, self.covariance = known.centres.clone(), known.counts.clone(), known.covariance
+        # Copies of an image are one example of its kind.
+        self.distinct = len((self.x @ torch.linspace(1, 2, FEATURES).to(self.x)).float().unique())
+        self.centres, self.counts = known.centres.clone(), known.counts.clone()
+        self.covariances, self.covariance = known.covariances.clone(), known.covariance
         self.unsplit, self.median = known.unsplit + self.images, float(FEATURES)
         self.moves = torch.eye(len(self.counts), dtype=self.x.dtype, device=self.x.device)
         if not self.counts.any():
@@ -138,12 +144,31 @@ class _Fit:
         return self._log_weights(self.x, self.counts > 0).softmax(dim=1)
 
     def _log_weights(self, x: Tensor, kinds: Tensor) -> Tensor:
-        centres = self.centres - self.origin
+        """The logarithms of the kinds' densities by the covariance within all kinds, up to a constant of each image.
+
+        By their own covariances the wide kinds would take over the tails of all others.
+        """
+        origin = x.mean(dim=0)
+        centres = self.centres - origin
         slopes = torch.linalg.solve(self.covariance, centres.T)
         share = (self.counts / self.counts.sum()).clamp(min=1e-3)
-        logits = (x - self.origin) @ slopes - (centres * slopes.T).sum(dim=1) / 2 + share.log()
+        logits = (x - origin) @ slopes - (centres * slopes.T).sum(dim=1) / 2 + share.log()
         weights: Tensor = logits.masked_fill(~kinds, -torch.inf)
         return weights
+
+    def _whitening(self, kinds: Tensor) -> Tensor:
+        """The inverse Cholesky factors of the covariances of some kinds."""
+        factors = torch.linalg.cholesky(self.covariances[kinds])
+        identity = torch.eye(FEATURES, dtype=factors.dtype, device=factors.device)
+        inverse: Tensor = torch.linalg.solve_triangular(factors, identity, upper=False)
+        return inverse
+
+    def _distances_of(self, x: Tensor, kinds: Tensor) -> Tensor:
+        """The squared Mahalanobis distances of spectra from some kinds by their own covariances, (images, kinds)."""
+        whitening = self._whitening(kinds)
+        rest = x - self.centres[kinds][:, None]
+        distances: Tensor = (rest @ whitening.mT).square().sum(dim=2).T
+        return distances
 
     def _em(self, times: int) -> None:
         for _ in range(times):
@@ -151,9 +176,23 @@ class _Fit:
             sums = self.r.T @ self.x + self.prior_counts[:, None] * self.prior_centres
             means = sums / self.counts.clamp(min=1e-9)[:, None]
             self.centres = torch.where(self.counts[:, None] > 0, means, self.centres)
-            rest = self.x - self.r @ self.centres
-            self.covariance = _shrunk(rest.T @ rest, self.total)
+            self._update_covariances()
             self.r = self._probabilities()
+
+    def _update_covariances(self) -> None:
+        """The covariance within all kinds, and that of each kind, on which that of all counts as some images."""
+        of = (self.counts > 0).nonzero().flatten()
+        weights = self.r[:, of].T
+        rest = self.x - self.centres[of][:, None]
+        scatters = (rest * weights[..., None]).transpose(1, 2) @ rest
+        self.covariance = shrunk(scatters.sum(dim=0), self.total)
+        images = weights.sum(dim=1)[:, None, None]
+        self.covariances[of] = (scatters + LEANING * self.covariance) / (images + LEANING)
+
+    def _alive(self) -> list[int]:
+        """The slots that have a kind."""
+        slots: list[int] = (self.counts > 0).nonzero().flatten().tolist()
+        return slots
 
     def _free_slot(self) -> int | None:
         """An unused slot, or that of a kind with less than one image left."""
@@ -171,19 +210,21 @@ class _Fit:
         whole: set[int] = set()
         for _ in range(most):
             slot = self._free_slot()
-            candidates = [k for k in range(len(self.counts)) if k not in whole and self.r[:, k].sum() >= 12]
+            candidates = [k for k in self._alive() if k not in whole]
             if slot is None or not candidates:
                 return
-            factor = torch.linalg.cholesky(self.covariance)
-            white = torch.linalg.solve_triangular(factor, (self.x - self.origin).T, upper=False).T
-            excess, kind, part = -1.0, -1, self.r[:, 0]
+            excess, kind, part = 0.0, -1, self.r[:, 0]
             for k in candidates:
-                found, its_part = _two_parts(white, self.r[:, k])
+                inside = self.r[:, k] > 0.5
+                if int(inside.sum()) < FEWEST:
+                    continue
+                found, its_part = two_parts(self.x[inside].float(), self.covariance.float(), self.total)
                 if found <= 0:
                     whole.add(k)
                 elif found > excess:
-                    excess, kind, part = found, k, its_part
-            if excess <= 0:
+                    excess, kind = found, k
+                    part = torch.zeros_like(self.r[:, k]).masked_scatter(inside, its_part.to(self.r))
+            if kind < 0:
                 return
             members = self.r[:, kind].clone()
             for place, share in ((slot, part), (kind, 1 - part)):
@@ -195,8 +236,8 @@ class _Fit:
         """Give the images that are far from every kind kinds of their own, the farthest first."""
         threshold = 2.5 + 125 / self.distinct
         for _ in range(most):
-            rest = self.x - self.r @ self.centres
-            distance = (torch.linalg.solve(self.covariance, rest.T).T * rest).sum(dim=1)
+            of = (self.counts > 0).nonzero().flatten()
+            distance = (self._distances_of(self.x, of) * self.r[:, of]).sum(dim=1)
             kin = self.r @ self.counts
             distance /= (1 - distance / self.total - 1 / kin.clamp(min=1.5)).clamp(min=0.05)  # had it not been there
             self.median = float(distance.median().clamp(min=1e-9))
@@ -207,7 +248,7 @@ class _Fit:
             if q[image] <= threshold or slot is None:
                 return
             self._occupy(slot, self.x[image])
-            self.counts[slot] = 1
+            self.counts[slot], self.covariances[slot] = 1, self.covariance
             self.r = self._probabilities()
             self.r[: self.total - self.images, slot] = 0
             self.r /= self.r.sum(dim=1, keepdim=True)
@@ -241,7 +282,7 @@ class _Fit:
         members /= members.sum(dim=1, keepdim=True)
         mixing, trust = self._mixing(counts)
         outlying = (trust > 0.5) & (counts < RARE * counts.sum())
-        known = KnownKinds(self.centres, counts, self.covariance, self.x[-RECENT:], self.unsplit)
+        known = KnownKinds(self.centres, counts, self.covariance, self.covariances, self.x[-RECENT:], self.unsplit)
         return Assignment(members, mixing, self.moves, outlying[members.argmax(dim=1)]), known
 
     def _mixing(self, counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -255,17 +296,19 @@ class _Fit:
                 p = float(counts[k] / (counts[k] + counts[nearest]))
                 trust[k] = 1 - min(1.0, (1.5 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
                 if p > 2 * RARE:
-                    trust[k] = max(float(trust[k]), min(1.0, distance * p * (1 - p) - (4 + 200 / self.distinct)))
+                    trust[k] = max(float(trust[k]), min(1.0, distance * p * (1 - p) - threshold(self.distinct)))
                 of_larger = self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing
                 mixing[k] = torch.lerp(of_larger[0], mixing[k], trust[k])
             larger[k] = True
         return mixing, trust
 
     def _distances(self) -> Tensor:
-        """The squared Mahalanobis distances between the centres."""
-        centres = self.centres - self.origin
-        inner = centres @ torch.linalg.solve(self.covariance, centres.T)
-        distances: Tensor = inner.diagonal()[:, None] + inner.diagonal() - 2 * inner
+        """The squared Mahalanobis distances between the centres, by the covariance of the larger kind."""
+        of = (self.counts > 0).nonzero().flatten()
+        distances = self.counts.new_full((len(self.counts),) * 2, torch.inf)
+        found = self._distances_of(self.centres[of], of)
+        larger = self.counts[of] >= self.counts[of][:, None]
+        distances[of[:, None], of] = torch.where(larger, found, found.T)
         return distances
 
 
@@ -278,50 +321,3 @@ def _with_colours(recent: Tensor, batch: Tensor) -> Tensor:
         similar = torch.cdist(x[grey, :bands], coloured[:, :bands]).topk(min(8, len(coloured)), largest=False).indices
         x[grey, bands:] = coloured[similar, bands:].mean(dim=1)
     return x
-
-
-def _shrunk(scatter: Tensor, n: int) -> Tensor:
-    """The covariance of n deviations from their scatter, shrunk to its diagonal by d / (d + n).
-
-    The variances lean on 1 by two images.
-    """
-    d = scatter.shape[-1]
-    variances = (scatter.diagonal() + 2) / (n + 2) + LEAST_VARIANCE
-    off_diagonal = 1 - torch.eye(d, dtype=scatter.dtype, device=scatter.device)
-    return scatter / (d + n) * off_diagonal + variances.diag()
-
-
-def _two_parts(white: Tensor, members: Tensor, directions: int = 3, rounds: int = 8) -> tuple[float, Tensor]:
-    """Divide a kind into two Gaussians with one covariance, by EM started along its leading directions.
-
-    ``white`` are the spectra in coordinates in which the covariance within all kinds is the identity. Return the excess
-    of D^2 p (1 - p) over its threshold, and the share of the smaller part in each image, of the best start.
-    """
-    n = members.sum()
-    z = white - members @ white / n
-    projected = z @ torch.linalg.eigh((z * members[:, None]).T @ z / n).eigenvectors[:, -directions:]
-    inside = projected[members > 0.5]
-    if len(inside) < 12:
-        return -1.0, members
-    low, high = inside.quantile(torch.tensor([0.25, 0.75], dtype=z.dtype, device=z.device), dim=0)
-    for _ in range(6):  # 2-means in one dimension
-        upper = (projected > (low + high) / 2).to(z) * members[:, None]
-        lower = members[:, None] - upper
-        high = (upper * projected).sum(dim=0) / upper.sum(dim=0).clamp(min=1e-6)
-        low = (lower * projected).sum(dim=0) / lower.sum(dim=0).clamp(min=1e-6)
-    part = (projected > (low + high) / 2).to(z).T
-    for _ in range(rounds):
-        weights = part * members
-        p = (weights.sum(dim=1) / n).clamp(1e-4, 1 - 1e-4)
-        one = weights @ z / (n * p)[:, None]
-        other = -one * (p / (1 - p))[:, None]
-        difference = one - other
-        # The split removes n / N p (1 - p) d d^T from the covariance, the identity; inverse by Sherman and Morrison.
-        removed = n / len(z) * p * (1 - p) * difference.square().sum(dim=1)
-        normal = difference / (1 - removed).clamp(min=0.02)[:, None]
-        bias = ((one + other) / 2 * normal).sum(dim=1) - (p / (1 - p)).log()
-        part = (normal @ z.T - bias[:, None]).clamp(-50, 50).sigmoid()
-    distinct = (difference * normal).sum(dim=1) * p * (1 - p)
-    excess = torch.where(torch.minimum(p, 1 - p) * n >= 1.5, distinct - (4 + 200 / n), -1.0)
-    best = int(excess.argmax())
-    return float(excess[best]), part[best] if p[best] <= 0.5 else 1 - part[best]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.kinds import LIMIT, RECENT, Assignment, KnownKinds, assign
+from midway.adaptation.replaced_statistics import Observer
 from midway.adaptation.spectra import FEATURES, spectra
 
 ENOUGH = 64.0
 """The number of images up to which the memory completes those of the batch, and which it averages over."""
 
-_STATE = ("centres", "counts", "covariance")
+_STATE = ("centres", "counts", "covariance", "covariances")
 
 
 @dataclass
@@ -45,7 +44,7 @@ class Plan:
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
-class Kinds(nn.Module):
+class Kinds(Observer):
     """The kinds of images that a network with clustered statistics has seen; all its layers share one instance.
 
     A new batch updates the kinds and the memory. Further passes over the batch (also mirrored or slightly changed) use
@@ -56,6 +55,7 @@ class Kinds(nn.Module):
     centres: Tensor
     counts: Tensor
     covariance: Tensor
+    covariances: Tensor
     recent: Tensor
     filled: Tensor
     unsplit: Tensor
@@ -71,8 +71,6 @@ class Kinds(nn.Module):
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
         self.register_buffer("unsplit", torch.zeros((), dtype=torch.long))
         self.register_buffer("remembered", torch.zeros(LIMIT, dtype=torch.float64))
-        self.managed = False  # whether a method says when a batch begins
-        self.images: Tensor | None = None
         self.batch: Plan | None = None
         self.present: Plan | None = None
 
@@ -80,14 +78,10 @@ class Kinds(nn.Module):
         """Omit the present batch: a copy starts with the next one."""
         return {**self.__dict__, "images": None, "batch": None, "present": None}
 
-    @contextmanager
-    def during(self, images: Tensor) -> Iterator[None]:
-        """Treat these images as the batch: they update the kinds, and passes over them use their kinds."""
-        self.images, self.batch = images, self._observe(spectra(images))
-        try:
-            yield
-        finally:
-            self.images = None
+    def begin(self) -> None:
+        """Let the batch update the kinds; passes over it use its kinds."""
+        assert self.images is not None
+        self.batch = self._observe(spectra(self.images))
 
     def begin_again(self) -> None:
         """Forget the present batch, or find its kinds anew if it is not over: the state is another one."""
@@ -97,11 +91,11 @@ class Kinds(nn.Module):
         """Choose the plan of a pass from its images (a forward pre-hook of the network)."""
         images = inputs[0]
         batch = self.batch if self.images is not None or not self.managed else None
-        if batch is not None and _close(images, self.images):
+        if batch is not None and is_close(images, self.images):
             self.present = batch
             return
         found = spectra(images)
-        if batch is not None and _close(found, batch.spectra):
+        if batch is not None and is_close(found, batch.spectra):
             self.present = batch
         elif self.managed:
             self.present = self._plan(assign(KnownKinds.none(images.device), found)[0], found, learn=False)
@@ -112,10 +106,9 @@ class Kinds(nn.Module):
         if not self.memory:
             return self._plan(assign(KnownKinds.none(found.device), found)[0], found, learn=False)
         recent = self.recent[RECENT - int(self.filled) :]
-        centres, counts, covariance, recent = (
-            each.double() for each in (self.centres, self.counts, self.covariance, recent)
-        )
-        assignment, known = assign(KnownKinds(centres, counts, covariance, recent, int(self.unsplit)), found)
+        state = {name: getattr(self, name).double() for name in _STATE}
+        known = KnownKinds(**state, recent=recent.double(), unsplit=int(self.unsplit))
+        assignment, known = assign(known, found)
         plan = self._plan(assignment, found, learn=True)
         for name in _STATE:
             getattr(self, name).copy_(getattr(known, name))
@@ -154,7 +147,7 @@ def kinds_of(model: nn.Module) -> list[Kinds]:
     return [module for module in model.modules() if isinstance(module, Kinds)]
 
 
-def _close(some: Tensor, others: Tensor | None) -> bool:
+def is_close(some: Tensor, others: Tensor | None) -> bool:
     """Return whether images, or their spectra, differ by less than 0.1 on average."""
     if others is None or some.shape != others.shape:
         return False

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from midway.adaptation.registry import STATISTICS, VIEWS, WRAP
+from midway.adaptation.statistics_by_name import module_of
 from midway.adaptation.wrappers import WRAPPERS
 from midway.bench.record import Cell
 from midway.bench.resources import FROM_FILES
@@ -191,7 +192,7 @@ def modules_of_method(name: str, settings: Mapping[str, Any]) -> set[str]:
     if settings.get(VIEWS) == "mirror":
         modules.add("midway.adaptation.wrappers.mirrored")
     if settings.get(STATISTICS) is not None:
-        modules.add("midway.adaptation.clustered")
+        modules.add(module_of(settings[STATISTICS]))
     return modules
 
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.clustered import is_clustered
 from midway.adaptation.normalization import use_batch_statistics, use_prior_statistics, uses_batch_statistics
 from midway.adaptation.registry import register
+from midway.adaptation.replaced_statistics import statistics_of
 from midway.adaptation.space import Choice, search_over
 
 
@@ -56,8 +56,8 @@ class BN(Method):
         changed = use_batch_statistics(self.model) if prior == 0 else use_prior_statistics(self.model, prior)
         if not changed and uses_batch_statistics(self.model) and prior:
             why = (
-                "which clustered statistics do themselves, see midway.clustered"
-                if is_clustered(self.model)
+                f"which {statistics_of(self.model)} statistics do themselves"
+                if statistics_of(self.model) is not None
                 else "and this model has none: its BatchNorm layers have no running statistics"
             )
             raise ValueError(f"a prior mixes in the source's statistics, {why}: leave prior at 0.")

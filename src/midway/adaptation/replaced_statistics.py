@@ -1,0 +1,120 @@
+"""What the settings of ``statistics`` share: BatchNorm layers whose statistics are computed in another way."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from midway.adaptation.normalization import drop_running_statistics
+from midway.adaptation.state import Stateful
+
+Layer = TypeVar("Layer", bound="ReplacedBatchNorm")
+
+
+class ReplacedBatchNorm(_BatchNorm):
+    """A BatchNorm layer with statistics of another definition; those of the source are kept as buffers.
+
+    It has no running statistics, so methods on batch statistics leave it as it is.
+    """
+
+    source_mean: Tensor | None
+    source_var: Tensor | None
+
+    @property
+    def statistics(self) -> str:
+        """A description of the statistics: states of different ones do not mix."""
+        raise NotImplementedError
+
+
+class Observer(nn.Module):
+    """A part of a network that is told when a batch begins: its layers have statistics of earlier batches.
+
+    Attributes:
+        managed: Whether a method tells it; without one, every pass is a new batch.
+        images: The present batch, as long as a method works on it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.managed = False
+        self.images: Tensor | None = None
+
+    def begin(self) -> None:
+        """Start with the batch ``images``."""
+        raise NotImplementedError
+
+    def begin_again(self) -> None:
+        """Forget the present batch, or start with it again if it is not over: the state is another one."""
+        raise NotImplementedError
+
+    @contextmanager
+    def during(self, images: Tensor) -> Iterator[None]:
+        """Treat these images as the batch."""
+        self.images = images
+        try:
+            self.begin()
+            yield
+        finally:
+            self.images = None
+
+
+def statistics_of(model: nn.Module) -> str | None:
+    """Return a description of the statistics of a model's BatchNorm layers if they are replaced, else None.
+
+    Example:
+        >>> import midway
+        >>> statistics_of(midway.clustered(midway.models.create("resnet20")))
+        'clustered'
+    """
+    return next((layer.statistics for layer in model.modules() if isinstance(layer, ReplacedBatchNorm)), None)
+
+
+def observers_of(model: nn.Module) -> list[Observer]:
+    """Return the observers in a model, or in the networks of a method."""
+    return [module for module in model.modules() if isinstance(module, Observer)]
+
+
+def plain_copy(model: nn.Module) -> nn.Module:
+    """Return a copy of a network whose statistics can be replaced; refuse methods and replaced statistics."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
+    if isinstance(model, Stateful):
+        raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, then adapt it.")
+    if (given := statistics_of(model)) is not None:
+        raise ValueError(f"the model already has {given} statistics: adapt it as it is.")
+    return copy.deepcopy(model)
+
+
+def replace_layers(model: nn.Module, replacement: type[Layer], *, without_source: bool = True) -> list[Layer]:
+    """Make the BatchNorm layers instances of a class, in place, and return them.
+
+    They keep their names, scales and shifts; the running statistics become those of the source.
+
+    Args:
+        model: The network.
+        replacement: The class of the new layers.
+        without_source: Whether layers without running statistics are replaced too.
+    """
+    layers: list[tuple[str, Any]] = [
+        (name, layer)
+        for name, layer in model.named_modules()
+        if isinstance(layer, _BatchNorm) and (without_source or layer.running_mean is not None)
+    ]
+    for name, layer in layers:
+        if type(layer).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
+            raise ValueError(
+                f"layer '{name}' is a {type(layer).__name__}, which computes more than BatchNorm: "
+                "its statistics cannot be replaced."
+            )
+    for _, layer in layers:
+        source = {"source_mean": layer.running_mean, "source_var": layer.running_var}
+        drop_running_statistics(layer)
+        layer.__class__ = replacement
+        for name, value in source.items():
+            layer.register_buffer(name, value.detach().clone() if isinstance(value, Tensor) else None)
+    return [layer for _, layer in layers]
