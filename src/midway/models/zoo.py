@@ -22,6 +22,7 @@ from midway.models.checkpoints import (
 )
 from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
+from midway.models.rotation_wide_resnet import RotationWideResNet
 from midway.models.wide_resnet import WideResNet
 
 ASSETS = Path(__file__).parent / "assets"
@@ -31,6 +32,7 @@ ARCHITECTURES: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "wrn16_2": (WideResNet, {"depth": 16, "width": 2}),
     "wrn28_10": (WideResNet, {"depth": 28, "width": 10}),
     "wrn40_2": (WideResNet, {"depth": 40, "width": 2}),
+    "wrn16_2_rotation": (RotationWideResNet, {"depth": 16, "width": 2}),
     **{f"resnet{depth}": (CifarResNet, {"depth": depth}) for depth in (20, 32, 44, 56, 110)},
     "resnet26_gn": (GroupNormResNet, {"depth": 26}),
 }
