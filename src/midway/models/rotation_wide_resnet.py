@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from midway.models.wide_resnet import WideResNet
 
 
-class PlainGroupNorm(nn.GroupNorm):
-    """GroupNorm in the contiguous layout: in the channels-last layout PyTorch's kernel for CPUs takes several times as long."""
+class ContiguousGroupNorm(nn.GroupNorm):
+    """GroupNorm in the contiguous layout; that of the channels-last layout takes several times as long on CPUs."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each image and group of channels."""
@@ -23,7 +23,7 @@ class PlainGroupNorm(nn.GroupNorm):
 def _replace_batch_norm(module: nn.Module, groups: int) -> None:
     for name, child in module.named_children():
         if isinstance(child, nn.BatchNorm2d):
-            module.add_module(name, PlainGroupNorm(groups, child.num_features))
+            module.add_module(name, ContiguousGroupNorm(groups, child.num_features))
         else:
             _replace_batch_norm(child, groups)
 
