@@ -42,7 +42,9 @@ class TinyNetwork(nn.Sequential):
 
     def rotation_logits(self, images: Tensor) -> Tensor:
         """Return the first four features as the logits of four rotations."""
-        features: Tensor = nn.Sequential(*self[:-1])(images)
+        features = images
+        for layer in list(self.children())[:-1]:
+            features = layer(features)
         return features[:, :4]
 
 

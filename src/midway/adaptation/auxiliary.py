@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ class AuxiliaryHead(nn.Module):
 
     Args:
         network: The network, of which this is one way through.
-        head: The name of a method of the network from images to logits, or a function of the network and the images.
+        head: The name of a method of the network from images to logits.
         outputs: Number of logits.
         task: The name of the task in error messages.
 
@@ -33,36 +33,27 @@ class AuxiliaryHead(nn.Module):
         torch.Size([2, 4])
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        head: str | Callable[[nn.Module, Tensor], Tensor],
-        *,
-        outputs: int,
-        task: str,
-    ) -> None:
+    def __init__(self, network: nn.Module, head: str, *, outputs: int, task: str) -> None:
         super().__init__()
         self.network = (network,)  # in a tuple: the weights are listed once, as the network's
         self.head, self.outputs, self.task = head, outputs, task
-        if not callable(head if not isinstance(head, str) else getattr(network, head, None)):
+        if not isinstance(head, str):
+            raise TypeError(f"auxiliary must be the name of a method of the model, got {head!r}.")
+        if not callable(getattr(network, head, None)):
             raise ValueError(
-                f"{type(network).__name__} has no {task} head: it has no method {head!r}. Give a network that was "
-                f'trained with one, such as midway.models.load("wrn16_2_{task}.cifar10"), or '
-                f"auxiliary=, the name of its method or a function of model and images that returns {outputs} logits."
-                if isinstance(head, str)
-                else f"auxiliary must be the name of a method of the model, or a function, got {head!r}."
+                f"{type(network).__name__} has no {task} head, as it has no method {head}: give a network that was "
+                f'trained with one, such as midway.models.load("wrn16_2_{task}.cifar10"), and the name of the method '
+                f"from images to the {outputs} logits of the {task} as auxiliary=."
             )
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits of the task, one row per image."""
-        network = self.network[0]
-        output = getattr(network, self.head)(images) if isinstance(self.head, str) else self.head(network, images)
-        logits = logits_of(output)
+        logits = logits_of(getattr(self.network[0], self.head)(images))
         if not isinstance(logits, Tensor) or logits.shape != (len(images), self.outputs):
             shown = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ValueError(
                 f"the {self.task} head must return logits ({len(images)}, {self.outputs}) for {len(images)} images, "
-                f"it returned {shown}: give the right one as auxiliary=."
+                f"it returned {shown}: give the name of another method as auxiliary=."
             )
         return logits
 
