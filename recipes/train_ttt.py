@@ -41,13 +41,13 @@ CHECKPOINT_EVERY = 50  # steps
 class Recipe:
     """Everything that determines the trained weights, besides the data and the embedded network."""
 
-    crops: tuple[tuple[int, int], ...] = ((350, 24), (150, 32))  # (steps, pixels)
+    crops: tuple[tuple[int, int], ...] = ((250, 24), (60, 32))  # (steps, pixels)
     batch_size: int = 64  # upright images
     turned: int = 16  # further images in each of the three other rotations
     groups: int = 8
     peak_lr: float = 0.03  # of the rotation head
     trained_lr_share: float = 0.1  # of it for the rest, which starts from trained weights
-    warmup: float = 0.1  # share of the steps in which the learning rate rises
+    lr_knots: tuple[tuple[int, float], ...] = ((0, 0.0), (50, 1.0), (250, 0.5556), (310, 0.0))  # (step, share of peak)
     momentum: float = 0.9
     weight_decay: float = 5e-4
     cutout: int = 4
@@ -63,11 +63,10 @@ class Recipe:
         """Side of the crops in a step, counted from 0."""
         return [pixels for steps, pixels in self.crops for _ in range(steps)][step]
 
-    def lr_at(self, progress: float) -> float:
-        """One-cycle learning rate at a share of the training in [0, 1]: linear up, linear down to 0."""
-        if progress < self.warmup:
-            return self.peak_lr * progress / self.warmup
-        return self.peak_lr * (1 - progress) / (1 - self.warmup)
+    def lr_at(self, step: int) -> float:
+        """Learning rate of the rotation head in a step: linear up, slowly down, then to 0 on the full-size crops."""
+        steps, shares = zip(*self.lr_knots, strict=True)
+        return self.peak_lr * float(np.interp(step, steps, shares))
 
 
 @torch.no_grad()
@@ -166,7 +165,7 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | Non
         # The random numbers of a step depend on the seed and the step alone, so a resumed run repeats them.
         rng = np.random.default_rng((recipe.seed, step))
         for group in optimizer.param_groups:
-            group["lr"] = group["share"] * recipe.lr_at(step / recipe.steps)
+            group["lr"] = group["share"] * recipe.lr_at(step)
         index = rng.choice(len(padded), size=recipe.batch_size + 3 * recipe.turned, replace=False)
         batch = augment(padded[index], recipe.crop_at(step), recipe.cutout, rng)
         upright, turned = batch[: recipe.batch_size], turn(batch[recipe.batch_size :])
@@ -209,7 +208,14 @@ def export(network: RotationWideResNet, recipe: Recipe, data: Path | None, folde
     card = Card(
         name=NAME,
         architecture="wrn16_2_rotation",
-        arguments={"classes": 10, "mean": list(MEAN), "std": list(STD), "groups": recipe.groups},
+        arguments={
+            "depth": 16,
+            "width": 2,
+            "classes": 10,
+            "mean": list(MEAN),
+            "std": list(STD),
+            "groups": recipe.groups,
+        },
         file=file.name,
         sha256=file_digest(file),
         data="CIFAR-10 training set, 50,000 images",

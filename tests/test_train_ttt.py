@@ -78,8 +78,9 @@ def test_every_rotation_has_the_same_weight() -> None:
 
 def test_the_schedule() -> None:
     recipe = train_ttt.Recipe()
-    assert recipe.lr_at(recipe.warmup) == pytest.approx(recipe.peak_lr)
-    assert (recipe.lr_at(0), recipe.lr_at(1)) == (0, 0)
+    assert recipe.lr_at(50) == recipe.peak_lr
+    assert recipe.lr_at(25) == pytest.approx(recipe.peak_lr / 2)
+    assert (recipe.lr_at(0), recipe.lr_at(recipe.steps)) == (0, 0)
     assert [recipe.crop_at(step) for step in (0, recipe.steps - 1)] == [24, 32]
 
 

@@ -30,10 +30,9 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
             and others); all but MEMO, TTT, DUA, NOTE, RoTTA, DELTA and BN with a prior accept
             ``statistics="clustered"``, or ``"clustered-batch"`` without memory (see ``midway.clustered``); all accept
-            ``views="mirror"`` (see
-            ``midway.Mirrored``) and ``preset="published"``, and those that were searched ``preset="tuned"`` (see
-            ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose answer contains NaN or
-            Inf is answered by the network as given, the state stays as before the batch, and
+            ``views="mirror"`` (see ``midway.Mirrored``) and ``preset="published"``, and those that were searched
+            ``preset="tuned"`` (see ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose
+            answer contains NaN or Inf is answered by the network as given, the state stays as before the batch, and
             ``diagnostics["source_answers"]`` counts such batches. The default ``"raise"`` is a ``NonFiniteError``,
             also with the state as before the batch.
 
