@@ -45,7 +45,7 @@ class TTT(Method):
         online: Keep the adapted weights (TTT-Online), or start from the source for each group of images (TTT).
         lr: Step size of SGD (published: 0.001).
         steps: Steps for each group of images; None: 1 online, else 10 (published).
-        images_per_step: Images in a group, which share their steps (published: 1).
+        images_per_step: Images in a group, which share their steps (published: 1); more take less time.
         copies: Copies of each image per step, cropped, flipped and turned at random (published: 32).
         rotations: ``"each"`` turns the copies by 0, 90, 180, 270 degrees in order, ``"random"`` by a random one of
             these (published).
@@ -91,7 +91,6 @@ class TTT(Method):
     published = {  # noqa: RUF012
         "online": False,
         "lr": 0.001,
-        "images_per_step": 1,
         "copies": 32,
         "rotations": "random",
         "trainable": "branch",
@@ -104,9 +103,9 @@ class TTT(Method):
         *,
         auxiliary: str = "rotation_logits",
         online: bool = True,
-        lr: float = 0.01,
+        lr: float = 0.003,
         steps: int | None = None,
-        images_per_step: int = 8,
+        images_per_step: int = 1,
         copies: int = 4,
         rotations: Rotations = "each",
         trainable: Trainable = "shared",
