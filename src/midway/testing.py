@@ -31,7 +31,24 @@ Norm = Literal["batch", "layer", "group", "instance"]
 NORMS: tuple[Norm, ...] = ("batch", "layer", "group", "instance")
 
 
-def tiny_network(norm: Norm = "batch", *, channels: int = 3, classes: int = 4, seed: int = 0) -> nn.Module:
+class TinyNetwork(nn.Sequential):
+    """Layers in order, and a second head without weights of its own, for methods that learn rotations (TTT).
+
+    Example:
+        >>> import midway, torch
+        >>> midway.testing.tiny_network().rotation_logits(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 4])
+    """
+
+    def rotation_logits(self, images: Tensor) -> Tensor:
+        """Return the first four features as the logits of four rotations."""
+        features = images
+        for layer in list(self.children())[:-1]:
+            features = layer(features)
+        return features[:, :4]
+
+
+def tiny_network(norm: Norm = "batch", *, channels: int = 3, classes: int = 4, seed: int = 0) -> TinyNetwork:
     """Return a small convolutional classifier for images of any size, in evaluation mode, with running statistics.
 
     Example:
@@ -47,7 +64,7 @@ def tiny_network(norm: Norm = "batch", *, channels: int = 3, classes: int = 4, s
     }
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(seed)
-        network = nn.Sequential(
+        network = TinyNetwork(
             nn.Conv2d(channels, 8, 3, padding=1, bias=False),
             layers[norm](8),
             nn.ReLU(),
@@ -274,7 +291,7 @@ class _Overflowing(nn.Module):
 
 def check_an_overflow_does_not_stay(factory: Factory) -> None:
     """A batch on which the network overflows is refused and changes nothing, or is answered with finite logits."""
-    method = _make(factory, nn.Sequential(_Overflowing(), *tiny_network().children()))
+    method = _make(factory, TinyNetwork(_Overflowing(), *tiny_network().children()))
     good, bad, after = (images * 0.9 for images in batches())
     bad[3, 0, 0, 0] = 1.0
     _run(method, [good])

@@ -46,6 +46,7 @@ def variants() -> list[tuple[str, dict[str, object]]]:
         ("santa", {"optimizer": "sgd", "lr": 1e-2}),
         ("note", {"memory": 8, "lr": 1e-2, "momentum": 0.2}),  # updates within and between batches
         ("dua", {"copies": 8, "images": None}),
+        ("ttt", {"online": False, "steps": 2, "copies": 3, "rotations": "random", "trainable": "branch", "lr": 0.1}),
         ("tea", {"steps": 2, "langevin_steps": 1, "langevin_noise": None, "langevin_clip": 0.1}),
         ("mita", {"data_model": "fresh", "data_model_steps": 3, "data_steps": 2}),
         ("mita", {"data_model": "same"}),

@@ -39,6 +39,7 @@ PUBLISHED = {  # where the defaults are Midway's own, as docs/methods.md says
     "sar": {"recover_below": 0.2},
     "memo": {"fill": "red"},
     "note": {"weight_decay": 5e-4},
+    "ttt": dict(midway.TTT.published),
 }
 
 

@@ -28,10 +28,11 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         method: A name that ``midway methods`` lists.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
-            and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``, or
-            ``"clustered-batch"`` without memory (see ``midway.clustered``), ``"alpha"`` (alpha-BN) and ``"unmix"`` or
-            ``"unmix-128"`` (UnMix-TNS with 16 or 128 components); all accept ``views="mirror"`` (see
-            ``midway.Mirrored``) and ``preset="published"``, MITA ``preset="printed"``, and those that were searched
+            and others); all but MEMO, TTT, DUA, NOTE, RoTTA, DELTA and BN with a prior accept
+            ``statistics="clustered"``, or ``"clustered-batch"`` without memory (see ``midway.clustered``), ``"alpha"``
+            (alpha-BN) and ``"unmix"`` or ``"unmix-128"`` (UnMix-TNS with 16 or 128 components); all accept
+            ``views="mirror"`` (see ``midway.Mirrored``) and ``preset="published"``, MITA ``preset="printed"``, and
+            those that were searched
             ``preset="tuned"`` (see ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose
             answer contains NaN or Inf is answered by the network as given, the state stays as before the batch, and
             ``diagnostics["source_answers"]`` counts such batches. The default ``"raise"`` is a ``NonFiniteError``,

@@ -28,6 +28,7 @@ from midway.methods.source import Source
 from midway.methods.t3a import T3A
 from midway.methods.tea import TEA
 from midway.methods.tent import Tent
+from midway.methods.ttt import TTT
 
 __all__ = [  # noqa: RUF022
     "AEA",
@@ -56,6 +57,7 @@ __all__ = [  # noqa: RUF022
     "Source",
     "T3A",
     "TEA",
+    "TTT",
     "Tent",
     "Window",
 ]

@@ -5,6 +5,7 @@ from midway.models.normalize import Normalize
 from midway.models.outputs import TwoLogits, logits_of
 from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
+from midway.models.rotation_wide_resnet import RotationWideResNet
 from midway.models.select_logits import SelectLogits
 from midway.models.wide_resnet import WideResNet
 from midway.models.zoo import ARCHITECTURES, Card, cards, create, load
@@ -16,6 +17,7 @@ __all__ = [
     "CifarResNet",
     "GroupNormResNet",
     "Normalize",
+    "RotationWideResNet",
     "SelectLogits",
     "TwoLogits",
     "WideResNet",

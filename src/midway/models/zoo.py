@@ -22,6 +22,7 @@ from midway.models.checkpoints import (
 )
 from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
+from midway.models.rotation_wide_resnet import RotationWideResNet
 from midway.models.wide_resnet import WideResNet
 
 ASSETS = Path(__file__).parent / "assets"
@@ -31,6 +32,7 @@ ARCHITECTURES: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "wrn16_2": (WideResNet, {"depth": 16, "width": 2}),
     "wrn28_10": (WideResNet, {"depth": 28, "width": 10}),
     "wrn40_2": (WideResNet, {"depth": 40, "width": 2}),
+    "wrn16_2_rotation": (RotationWideResNet, {"depth": 16, "width": 2}),
     **{f"resnet{depth}": (CifarResNet, {"depth": depth}) for depth in (20, 32, 44, 56, 110)},
     "resnet26_gn": (GroupNormResNet, {"depth": 26}),
 }
@@ -84,7 +86,7 @@ def cards() -> list[Card]:
 
     Example:
         >>> [card.name for card in cards()]
-        ['wrn16_2.cifar10']
+        ['wrn16_2.cifar10', 'wrn16_2_rotation.cifar10']
     """
     return [Card.read(path) for path in sorted(ASSETS.glob("*.json"))]
 
@@ -196,7 +198,7 @@ def _head(state: dict[str, Any]) -> tuple[str, tuple[int, ...] | None]:
     """Return the name of the last layer and the shape of its weight; None if no tensor has a known name."""
     for name in ("fc", *HEADS):
         for key, value in state.items():
-            if f".{key}".endswith(f".{name}.weight") and value.ndim == 2:
+            if f".{key}".endswith(f".{name}.weight") and value.ndim == 2 and ".rotation." not in f".{key}":
                 return name, tuple(value.shape)
     return "", None
 
@@ -212,7 +214,12 @@ def _guess(state: dict[str, Any], path: Path) -> tuple[str, dict[str, Any]]:
     _, head = _head(state)
     blocks = max(count("block1.layer"), count("block1"))
     if head is not None and blocks:
-        return "wide_resnet", {"depth": 6 * blocks + 4, "width": head[1] // 64, "classes": head[0]}
+        turns = any(".rotation.block3." in f".{key}" for key in state)
+        return "wrn16_2_rotation" if turns else "wide_resnet", {
+            "depth": 6 * blocks + 4,
+            "width": head[1] // 64,
+            "classes": head[0],
+        }
     blocks = count("layer1")
     if head is not None and head[1] == 64 and blocks:
         normalised_by_group = not any(key.endswith("running_mean") for key in state)
