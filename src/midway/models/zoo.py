@@ -79,6 +79,41 @@ class Card:
         return cls(**content)
 
 
+@dataclass(frozen=True)
+class DenoiserCard:
+    """Facts about the trained weights of one noise-predicting network.
+
+    Example:
+        >>> denoiser_cards()[0].name
+        'unet.cifar10'
+    """
+
+    name: str  # architecture.tag, for midway.models.load_denoiser
+    arguments: dict[str, Any]  # of the constructor of midway.models.Denoiser
+    file: str  # of the weights, beside the card, in half precision
+    sha256: str
+    data: str  # of the training
+    recipe: str  # how it was trained, with the command
+    seed: int
+    quality: dict[str, dict[str, float]]  # by noise level: error of the noise, PSNR in dB before and after
+    evaluated_on: str  # the images of that measurement
+    licence: str  # of the weights, and notes on that of the data
+
+    @property
+    def path(self) -> Path:
+        """The weights file."""
+        return ASSETS / self.file
+
+    def write(self, path: Path) -> None:
+        """Write the card as JSON."""
+        write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> DenoiserCard:
+        """Read a card from JSON."""
+        return cls(**parse_json(path.read_text()))
+
+
 def cards() -> list[Card]:
     """Return the cards of all weights in the package, by name.
 
