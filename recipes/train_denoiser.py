@@ -8,7 +8,7 @@ resumes from it after a kill and gives the same numbers. --images may grow or sh
     midway data fetch cifar10
     python recipes/train_denoiser.py --out runs/train/unet.cifar10
 
---export src/midway/models/assets packs the averaged weights as half-precision safetensors with their card.
+--export src/midway/models/assets/denoisers packs the averaged weights as half-precision safetensors with their card.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from torch import Tensor
 
 import midway
 from midway._files import file_digest
-from midway.models.denoiser import Denoiser
-from midway.models.zoo import DenoiserCard
+from midway.models import Denoiser, DenoiserCard
 
 NAME = "unet.cifar10"
 LICENCE = "weights Apache-2.0, as the project; CIFAR-10 (Krizhevsky, 2009) has no formal licence and asks for citation"
@@ -108,7 +107,7 @@ def measure(denoiser: Denoiser, images: NDArray[np.uint8]) -> dict[str, dict[int
 
 def arrays(root: Path | None, split: str) -> NDArray[np.uint8]:
     """Read the images of a split of CIFAR-10 into memory."""
-    return np.asarray(midway.data.load("cifar10", root, split=split).images[:])
+    return np.array(midway.data.load("cifar10", root, split=split).images[:])
 
 
 def train(
@@ -180,6 +179,7 @@ def train(
 
 def export(denoiser: Denoiser, recipe: Recipe, data: Path | None, folder: Path) -> DenoiserCard:
     """Write the weights in half precision and the card beside them, with the measurements of what was written."""
+    folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{NAME}.safetensors"
     save_file({key: value.half().contiguous() for key, value in denoiser.state_dict().items()}, file)
     denoiser.load_state_dict({key: value.half().float() for key, value in denoiser.state_dict().items()})
@@ -196,7 +196,7 @@ def export(denoiser: Denoiser, recipe: Recipe, data: Path | None, folder: Path) 
         evaluated_on=f"CIFAR-10 test set, first {len(images):,} images, float32",
         licence=LICENCE,
     )
-    card.write(folder / f"{NAME}.denoiser.json")
+    card.write(folder / f"{NAME}.json")
     return card
 
 

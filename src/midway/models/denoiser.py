@@ -28,6 +28,16 @@ def cosine_schedule(steps: int = 1000, *, offset: float = 0.008, largest_beta: f
     return (1 - (1 - shares[1:] / shares[:-1]).clamp(max=largest_beta)).cumprod(0)
 
 
+def linear_schedule(steps: int = 1000) -> Tensor:
+    """Return the shares of ``cosine_schedule`` for variances that grow linearly (Ho et al., NeurIPS 2020; float64).
+
+    Example:
+        >>> linear_schedule()[[0, 499, 999]].numpy().round(4).tolist()
+        [0.9999, 0.0786, 0.0]
+    """
+    return (1 - torch.linspace(0.1 / steps, 20 / steps, steps, dtype=torch.float64).clamp(max=0.999)).cumprod(0)
+
+
 class DenoiserBlock(nn.Module):
     """Residual block: twice GroupNorm, SiLU and 3x3 convolution; the noise level scales and shifts in between."""
 
@@ -55,6 +65,7 @@ class Denoiser(nn.Module):
     """U-Net that predicts the noise in images (N, C, H, W) in [-1, 1] that were mixed with Gaussian noise.
 
     It works on squares of 2x2 pixels, at half the resolution from the first layer on, which makes it cheap on CPUs.
+    Images whose sides are not multiples of 8 (for three resolutions) are padded and cropped.
 
     Args:
         channels: Channels of the images.
@@ -89,7 +100,7 @@ class Denoiser(nn.Module):
             raise ValueError(f"widths and blocks must have one entry per resolution, got {widths} and {blocks}.")
         self.multiple = 2 ** len(widths)
         half = embedding // 2
-        self.register_buffer("frequencies", torch.logspace(0, -4, half), persistent=False)
+        self.register_buffer("frequencies", torch.logspace(0, -4, half, dtype=torch.float32), persistent=False)
         self.register_buffer("alphas_cumprod", cosine_schedule(levels), persistent=False)
         self.level = nn.Sequential(nn.Linear(2 * half, embedding), nn.SiLU(), nn.Linear(embedding, embedding))
         self.first = nn.Conv2d(4 * channels, widths[0], 3, padding=1)
@@ -113,11 +124,10 @@ class Denoiser(nn.Module):
 
     def forward(self, noisy: Tensor, t: Tensor) -> Tensor:
         """Return the noise in each image; ``t`` holds the noise levels, (N,), counted from 0."""
-        if noisy.shape[-1] % self.multiple or noisy.shape[-2] % self.multiple:
-            raise ValueError(
-                f"the sides of the images must be multiples of {self.multiple}, got {tuple(noisy.shape[-2:])}: "
-                "pad or resize them."
-            )
+        height, width = noisy.shape[-2:]
+        missing = (-height % self.multiple, -width % self.multiple)
+        if any(missing):
+            noisy = F.pad(noisy, (0, missing[1], 0, missing[0]), mode="replicate")
         angles = t[:, None].to(self.frequencies.dtype) * self.frequencies
         level = F.silu(self.level(torch.cat([angles.sin(), angles.cos()], dim=1)))
         hidden = self.first(F.pixel_unshuffle(noisy, 2))
@@ -130,7 +140,8 @@ class Denoiser(nn.Module):
         for join, stage in zip(self.join, self.up, strict=True):
             hidden = F.interpolate(join(hidden), scale_factor=2.0) + skips.pop()
             hidden = self._through(stage, hidden, level)
-        return F.pixel_shuffle(self.last(F.silu(self.norm(hidden))), 2)
+        noise = F.pixel_shuffle(self.last(F.silu(self.norm(hidden))), 2)
+        return noise[..., :height, :width] if any(missing) else noise
 
     @staticmethod
     def _through(stage: nn.Module, hidden: Tensor, level: Tensor) -> Tensor:

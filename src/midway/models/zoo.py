@@ -20,11 +20,14 @@ from midway.models.checkpoints import (
     read_state_dict,
     stored_constants,
 )
+from midway.models.denoiser import Denoiser
 from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
 from midway.models.wide_resnet import WideResNet
 
 ASSETS = Path(__file__).parent / "assets"
+
+DENOISERS = ASSETS / "denoisers"
 
 ARCHITECTURES: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "wide_resnet": (WideResNet, {}),
@@ -102,7 +105,7 @@ class DenoiserCard:
     @property
     def path(self) -> Path:
         """The weights file."""
-        return ASSETS / self.file
+        return DENOISERS / self.file
 
     def write(self, path: Path) -> None:
         """Write the card as JSON."""
@@ -122,6 +125,16 @@ def cards() -> list[Card]:
         ['wrn16_2.cifar10']
     """
     return [Card.read(path) for path in sorted(ASSETS.glob("*.json"))]
+
+
+def denoiser_cards() -> list[DenoiserCard]:
+    """Return the cards of the noise-predicting networks in the package, by name.
+
+    Example:
+        >>> [card.name for card in denoiser_cards()]
+        ['unet.cifar10']
+    """
+    return [DenoiserCard.read(path) for path in sorted(DENOISERS.glob("*.json"))]
 
 
 def create(architecture: str, **arguments: Any) -> nn.Module:
@@ -196,16 +209,39 @@ def load(
     return model.eval()
 
 
+def load_denoiser(name: str) -> Denoiser:
+    """Load a noise-predicting network of the package, in evaluation mode, for ``midway.DDA``.
+
+    Example:
+        >>> import torch
+        >>> denoiser = load_denoiser("unet.cifar10")
+        >>> denoiser(torch.randn(1, 3, 32, 32), torch.tensor([500])).shape, len(denoiser.alphas_cumprod)
+        (torch.Size([1, 3, 32, 32]), 1000)
+    """
+    known = {card.name: card for card in denoiser_cards()}
+    if name not in known:
+        raise ValueError(unknown("denoiser", name, known))
+    card = known[name]
+    _check_file(card)
+    denoiser = Denoiser(**card.arguments).float()
+    denoiser.load_state_dict(read_state_dict(card.path))
+    return denoiser.eval()
+
+
 def _load_card(card: Card) -> nn.Module:
+    _check_file(card)
+    model = create(card.architecture, **card.arguments)
+    load_weights(model, read_state_dict(card.path), str(card.path))
+    return model.eval()
+
+
+def _check_file(card: Card | DenoiserCard) -> None:
     if not card.path.is_file():
         raise FileNotFoundError(f"the weights of {card.name} are missing at {card.path}: install midway again.")
     if (digest := file_digest(card.path)) != card.sha256:
         raise CheckpointError(
             f"{card.path} has SHA-256 {digest[:12]}..., its card has {card.sha256[:12]}...: install midway again."
         )
-    model = create(card.architecture, **card.arguments)
-    load_weights(model, read_state_dict(card.path), str(card.path))
-    return model.eval()
 
 
 def _inferred(state: dict[str, Any], architecture: str) -> dict[str, Any]:
