@@ -111,11 +111,11 @@ def arrays(root: Path | None, split: str) -> NDArray[np.uint8]:
 
 
 def train(
-    recipe: Recipe, data: Path | None, out: Path, *, every: int = 250, stop_after: int | None = None
+    recipe: Recipe, data: Path | None, out: Path, *, every: int = 500, stop_after: int | None = None
 ) -> Denoiser:
     """Train to the end of the recipe, or to an earlier step, resuming from ``out/last.pt``; return averaged weights."""
     out.mkdir(parents=True, exist_ok=True)
-    train_images, test_images = arrays(data, "train"), arrays(data, "test")[:500]
+    train_images, test_images = arrays(data, "train"), arrays(data, "test")[:200]
     torch.manual_seed(recipe.seed)
     model = recipe.build().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = copy.deepcopy(model)

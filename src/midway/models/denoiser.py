@@ -84,7 +84,7 @@ class Denoiser(nn.Module):
         torch.Size([2, 3, 32, 32])
     """
 
-    alphas_cumprod: Tensor
+    frequencies: Tensor
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Denoiser(nn.Module):
         self.multiple = 2 ** len(widths)
         half = embedding // 2
         self.register_buffer("frequencies", torch.logspace(0, -4, half, dtype=torch.float32), persistent=False)
-        self.register_buffer("alphas_cumprod", cosine_schedule(levels), persistent=False)
+        self.alphas_cumprod = cosine_schedule(levels)  # no buffer: it keeps its precision in every network
         self.level = nn.Sequential(nn.Linear(2 * half, embedding), nn.SiLU(), nn.Linear(embedding, embedding))
         self.first = nn.Conv2d(4 * channels, widths[0], 3, padding=1)
         self.down, self.up, self.join = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()

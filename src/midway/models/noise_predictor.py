@@ -28,7 +28,7 @@ class NoisePredictor(nn.Module):
             scheduler.
 
     Attributes:
-        alphas_cumprod: The schedule, in float64.
+        alphas_cumprod: The schedule, in float64, on the CPU.
         predicts: What the network returns: ``"epsilon"``, the noise; or what it is computed from, ``"v_prediction"``
             or ``"sample"``, as the scheduler's ``config.prediction_type`` says.
 
@@ -40,8 +40,6 @@ class NoisePredictor(nn.Module):
         (0.5, None)
     """
 
-    alphas_cumprod: Tensor
-
     def __init__(self, denoiser: Any, schedule: Tensor | str | None = None) -> None:
         super().__init__()
         scheduler = getattr(denoiser, "scheduler", None)
@@ -52,16 +50,11 @@ class NoisePredictor(nn.Module):
                 f"got {type(denoiser).__name__}."
             )
         self.network = network
-        self.register_buffer("alphas_cumprod", _schedule_of(denoiser, scheduler, schedule), persistent=False)
+        # No buffer: the ratios of neighbouring levels are close to 1, and half precision would lose them.
+        self.alphas_cumprod = _schedule_of(denoiser, scheduler, schedule)
         self.predicts = str(getattr(getattr(scheduler, "config", None), "prediction_type", "epsilon"))
         if self.predicts not in PREDICTIONS:
             raise ValueError(unknown("prediction_type of the scheduler", self.predicts, PREDICTIONS))
-
-    def _apply(self, fn: Any, recurse: bool = True) -> NoisePredictor:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        # The ratios of neighbouring levels are close to 1: the schedule keeps its precision in every network.
-        self.alphas_cumprod = self.alphas_cumprod.double()
-        return self
 
     def forward(self, noisy: Tensor, t: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the noise, and where each variance lies between the smallest (0) and the largest (1), or None."""
@@ -79,7 +72,7 @@ class NoisePredictor(nn.Module):
         output = output[:, :channels]
         if self.predicts == "epsilon":
             return output, between
-        share = self.alphas_cumprod[t].to(noisy.dtype)[:, None, None, None]
+        share = self.alphas_cumprod[t.cpu()].to(noisy)[:, None, None, None]
         if self.predicts == "v_prediction":
             return share.sqrt() * output + (1 - share).sqrt() * noisy, between
         return (noisy - share.sqrt() * output) / (1 - share).sqrt(), between
@@ -102,7 +95,7 @@ def _schedule_of(denoiser: Any, scheduler: Any, schedule: Tensor | str | None) -
             "the denoiser has no alphas_cumprod, the schedule that it was trained with: "
             'give schedule="linear", "cosine" or a tensor.'
         )
-    shares = torch.as_tensor(schedule).detach().double().clone()
+    shares = torch.as_tensor(schedule).detach().cpu().double().clone()
     if shares.ndim != 1 or not bool((shares > 0).all() and (shares < 1).all() and (shares.diff() < 0).all()):
         raise ValueError("the schedule must be a vector of decreasing numbers between 0 and 1.")
     return shares
