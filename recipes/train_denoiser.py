@@ -1,4 +1,4 @@
-"""Train the embedded noise-predicting U-Net on CIFAR-10 for DDA: the DDPM loss on the noise, flips, and averaged weights.
+"""Train the embedded noise-predicting U-Net on CIFAR-10 for DDA: the DDPM loss, flips, and averaged weights.
 
 DDA mixes an image with noise up to about half of the schedule and removes it again, so most of the noise levels of the
 training (--share) are drawn below --upto; the others are drawn from the whole schedule. The learning rate is constant
@@ -85,23 +85,25 @@ def mixed(clean: Tensor, noise: Tensor, t: Tensor, schedule: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def measure(denoiser: Denoiser, images: NDArray[np.uint8]) -> dict[str, dict[int, float]]:
+def measure(denoiser: Denoiser, images: NDArray[np.uint8]) -> dict[str, dict[str, float]]:
     """Return the mean squared error of the noise, and the PSNR in dB of noisy and denoised images, by level."""
     clean = scaled(images)
     noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
-    result: dict[str, dict[int, float]] = {"loss": {}, "noisy_psnr": {}, "psnr": {}}
+    result: dict[str, dict[str, float]] = {"loss": {}, "noisy_psnr": {}, "psnr": {}}
     for level in LEVELS:
         share = float(denoiser.alphas_cumprod[level])
         squares = []
         for first in range(0, len(clean), 250):
             few, its = clean[first : first + 250], noise[first : first + 250]
             t = torch.full((len(few),), level)
-            squares.append((denoiser(mixed(few, its, t, denoiser.alphas_cumprod), t) - its).square().mean(dim=(1, 2, 3)))
+            squares.append(
+                (denoiser(mixed(few, its, t, denoiser.alphas_cumprod), t) - its).square().mean(dim=(1, 2, 3))
+            )
         error = torch.cat(squares)
         variance = (1 - share) / share  # of the noise, relative to an image of the original scale
-        result["loss"][level] = round(float(error.mean()), 5)
-        result["noisy_psnr"][level] = round(float(10 * np.log10(4 / variance)), 2)
-        result["psnr"][level] = round(float((10 * (4 / (variance * error)).log10()).mean()), 2)
+        result["loss"][str(level)] = round(float(error.mean()), 5)
+        result["noisy_psnr"][str(level)] = round(float(10 * np.log10(4 / variance)), 2)
+        result["psnr"][str(level)] = round(float((10 * (4 / (variance * error)).log10()).mean()), 2)
     return result
 
 
@@ -110,14 +112,13 @@ def arrays(root: Path | None, split: str) -> NDArray[np.uint8]:
     return np.array(midway.data.load("cifar10", root, split=split).images[:])
 
 
-def train(
-    recipe: Recipe, data: Path | None, out: Path, *, every: int = 500, stop_after: int | None = None
-) -> Denoiser:
+def train(recipe: Recipe, data: Path | None, out: Path, *, every: int = 500, stop_after: int | None = None) -> Denoiser:
     """Train to the end of the recipe, or to an earlier step, resuming from ``out/last.pt``; return averaged weights."""
     out.mkdir(parents=True, exist_ok=True)
     train_images, test_images = arrays(data, "train"), arrays(data, "test")[:200]
     torch.manual_seed(recipe.seed)
-    model = recipe.build().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = recipe.build()
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = copy.deepcopy(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.99))
     schedule, first, cpu_seconds = model.alphas_cumprod, 0, 0.0
@@ -213,9 +214,7 @@ def main() -> None:
     parser.add_argument("--stop-after", type=int, help="stop after this step, to resume later")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="pack the averaged weights with their card there")
     given = parser.parse_args()
-    recipe = Recipe(
-        images=given.images, upto=given.upto, share=given.share, bf16=not given.float32, seed=given.seed
-    )
+    recipe = Recipe(images=given.images, upto=given.upto, share=given.share, bf16=not given.float32, seed=given.seed)
     denoiser = train(recipe, given.data, given.out, stop_after=given.stop_after)
     if given.export:
         print(export(denoiser, recipe, given.data, given.export))

@@ -56,7 +56,9 @@ def test_the_answer_is_that_of_both_images(ensemble: Any) -> None:
 
 
 def test_splitting_a_stream_changes_nothing() -> None:
-    whole, parts, few = (DDA(tiny_network(), denoiser=small_denoiser(), images_at_once=n, **CHEAP) for n in (None, 1, 3))
+    whole, parts, few = (
+        DDA(tiny_network(), denoiser=small_denoiser(), images_at_once=n, **CHEAP) for n in (None, 1, 3)
+    )
     expected = whole(IMAGES)
     assert torch.cat([parts(IMAGES[:1]), parts(IMAGES[1:])]).allclose(expected, atol=1e-5)
     assert few(IMAGES).allclose(expected, atol=1e-5)

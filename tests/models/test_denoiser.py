@@ -66,7 +66,7 @@ def test_schedules_are_found_named_or_given() -> None:
     assert NoisePredictor(pipeline()).alphas_cumprod.dtype == torch.float64
     assert NoisePredictor(Half(), "cosine").alphas_cumprod.equal(cosine_schedule())
     assert NoisePredictor(pipeline(), torch.tensor([0.5, 0.2])).alphas_cumprod.tolist() == pytest.approx([0.5, 0.2])
-    with pytest.raises(ValueError, match='no alphas_cumprod, .* give schedule="linear"'):
+    with pytest.raises(ValueError, match=r'no alphas_cumprod, .* give schedule="linear"'):
         NoisePredictor(Half())
     with pytest.raises(ValueError, match="unknown schedule 'cosin': did you mean 'cosine'"):
         NoisePredictor(Half(), "cosin")

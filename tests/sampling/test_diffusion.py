@@ -59,9 +59,7 @@ def naive_purify(image: Tensor, network: Guess, noise: Tensor, levels: list[int]
         assert x.grad is not None
         with torch.no_grad():
             before = shares[i - 1] if i else 1.0
-            mean = (
-                math.sqrt(before) * betas[i] * clean + math.sqrt(1 - betas[i]) * (1 - before) * x
-            ) / (1 - shares[i])
+            mean = (math.sqrt(before) * betas[i] * clean + math.sqrt(1 - betas[i]) * (1 - before) * x) / (1 - shares[i])
             if i == 0:
                 x = mean - scale * x.grad
                 continue

@@ -40,7 +40,7 @@ class DDA(Method):
     of the image as given and as adapted: the more confident of the two decides. The network is in evaluation mode, with
     the source's statistics. Images are independent, so predictions do not depend on how a stream is split into batches.
 
-    Paper: Gao et al., "Back to the Source: Diffusion-Driven Test-Time Adaptation", CVPR 2023.
+    Paper: Gao et al., CVPR 2023.
 
     Args:
         model: The classifier; it does not change.

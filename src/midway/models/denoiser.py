@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -120,7 +121,7 @@ class Denoiser(nn.Module):
     @staticmethod
     def _stage(in_channels: int, width: int, count: int, embedding: int) -> nn.ModuleList:
         sizes = [in_channels, *[width] * count]
-        return nn.ModuleList(DenoiserBlock(a, b, embedding) for a, b in zip(sizes, sizes[1:], strict=False))
+        return nn.ModuleList(DenoiserBlock(a, b, embedding) for a, b in pairwise(sizes))
 
     def forward(self, noisy: Tensor, t: Tensor) -> Tensor:
         """Return the noise in each image; ``t`` holds the noise levels, (N,), counted from 0."""

@@ -68,9 +68,7 @@ class Respaced:
         return below**0.5 * left, (share / below) ** 0.5 * (1 - below) / (1 - share), (1 - below) * left, beta
 
 
-def purify(
-    images: Tensor, predict: Predict, schedule: Respaced, noise: Tensor, *, scale: float, factor: int
-) -> Tensor:
+def purify(images: Tensor, predict: Predict, schedule: Respaced, noise: Tensor, *, scale: float, factor: int) -> Tensor:
     """Mix images with noise and remove it step by step, guided by their coarse structures (Gao et al., CVPR 2023).
 
     After each reverse step the images move by ``scale`` times the gradient that brings the low-pass filter of the
@@ -117,4 +115,5 @@ def purify(
                 noisy += smallest**0.5 * (largest / smallest) ** (between / 2) * noise[:, -index]
             if scale > 0:
                 noisy -= scale * pull
-    return noisy.detach().clamp(-1, 1)
+    adapted: Tensor = noisy.detach().clamp(-1, 1)
+    return adapted
