@@ -26,9 +26,11 @@ VALUES_PER_PASS = 400_000
 
 def ensemble_of(logits: list[Tensor], kind: Ensemble) -> Tensor:
     """Combine the logits of an image as given and as adapted: their mean, or the logarithm of mean probabilities."""
+    stacked = torch.stack(logits)
+    stacked = stacked.to(torch.promote_types(stacked.dtype, torch.float32))
     if len(logits) == 1 or kind == "logits":
-        return torch.stack(logits).mean(dim=0)
-    return torch.stack(logits).log_softmax(dim=-1).logsumexp(dim=0) - math.log(len(logits))
+        return stacked.mean(dim=0)
+    return stacked.log_softmax(dim=-1).logsumexp(dim=0) - math.log(len(logits))
 
 
 @register
@@ -91,7 +93,7 @@ class DDA(Method):
         aligns_each_image=True,
     )
     search_space = search_over(
-        respacing=Choice(20, 50, 100),
+        respacing=Choice(50, 100),
         steps=Integers(2, 50, log=True),
         scale=LogUniform(0.03, 6.0),
         factor=Choice(2, 4, 8),
@@ -131,9 +133,8 @@ class DDA(Method):
         given = load_denoiser(f"unet.{denoiser}") if isinstance(denoiser, str) else denoiser
         copied = independent_copy(NoisePredictor(given, schedule), torch.contiguous_format)
         assert isinstance(copied, NoisePredictor)
-        like = first_weight(self.model, torch.empty(0, dtype=torch.float32))
-        wide = torch.float64 if like.dtype == torch.float64 else None
-        self.denoiser = copied.to(like.device, wide).requires_grad_(False)
+        device = first_weight(self.model, torch.empty(0, dtype=torch.float32)).device
+        self.denoiser = copied.to(device).requires_grad_(False)
         in_evaluation_mode(self.denoiser)
         self.embedded = isinstance(denoiser, str)
         if respacing is not None:
@@ -146,31 +147,25 @@ class DDA(Method):
         """Return the published values for ImageNet, and those chosen on the tuning corruptions for CIFAR."""
         if problem.is_imagenet_size:
             return dict(cls.published)
-        return {"respacing": 50, "steps": 10, "scale": 0.5}
+        return {"respacing": 50, "steps": 5, "scale": 0.5}
 
     def step(self, images: Tensor) -> Tensor:
         """Return the logarithm of the mean probabilities of the images as given and as adapted."""
+        logits = [] if self.ensemble == "none" else [self.network_logits(images)]
         if None in (self.hyperparameters[name] for name in ("respacing", "steps", "scale")):
-            self.resolve(images, self.network_logits(images[:2]))
+            self.resolve(images, logits[0] if logits else self.network_logits(images[:2]))
         schedule = self._schedule(self.hyperparameters["respacing"], self.hyperparameters["steps"])
         size = self.images_at_once or max(1, VALUES_PER_PASS // images[0].numel())
         adapted = torch.cat([self._purify(few, schedule) for few in images.split(size)])
         self.adapted_images = adapted.to(images.dtype).contiguous(memory_format=self.memory_format)
         self.record(displacement=(self.adapted_images - images).flatten(1).norm(dim=1).mean().item())
-        return self._predict(images, self.adapted_images)
+        return ensemble_of([*logits, self.network_logits(self.adapted_images)], self.ensemble)
 
     def mirrored_logits(self, images: Tensor) -> Tensor:
         """Return the answers to the mirror images of the images as given and as adapted."""
         adapted = images if self.adapted_images is None else self.adapted_images
-        return self._predict(images.flip(-1), adapted.flip(-1))
-
-    def _predict(self, images: Tensor, adapted: Tensor) -> Tensor:
-        """Return the combined logits of images as given and as adapted."""
-        logits = [self.network_logits(adapted)]
-        if self.ensemble != "none":
-            logits.append(self.network_logits(images))
-        logits = [each.to(torch.promote_types(each.dtype, torch.float32)) for each in logits]
-        return ensemble_of(logits, self.ensemble)
+        seen = [adapted] if self.ensemble == "none" else [images, adapted]
+        return ensemble_of([self.network_logits(each.flip(-1)) for each in seen], self.ensemble)
 
     def _schedule(self, respacing: int, steps: int) -> Respaced:
         """Return the noise levels of the reverse steps."""
@@ -186,15 +181,14 @@ class DDA(Method):
                 f"the denoiser in the package is for images in colour or grey, got {images.shape[1]} channels: "
                 "give a denoiser for such images."
             )
-        weight = first_weight(self.denoiser, images)
-        scaled = 2 * images.to(weight.dtype) - 1
+        scaled = 2 * images.to(torch.promote_types(images.dtype, torch.float32)) - 1
         grey = self.embedded and images.shape[1] == 1
         scaled = scaled.expand(-1, 3, -1, -1) if grey else scaled
         # Drawn image by image on the CPU: the numbers depend neither on the batch nor on device and precision.
         generator = self.randomness.on(torch.device("cpu"))
         shape = (len(schedule.levels), *scaled.shape[1:])
         drawn = [torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu") for _ in images]
-        noise = torch.stack(drawn).to(weight)
+        noise = torch.stack(drawn).to(scaled)
         scale = self.hyperparameters["scale"]
         adapted = purify(scaled, self.denoiser, schedule, noise, scale=scale, factor=self.factor)
         return (adapted.mean(dim=1, keepdim=True) if grey else adapted) / 2 + 0.5

@@ -85,8 +85,6 @@ class Denoiser(nn.Module):
         torch.Size([2, 3, 32, 32])
     """
 
-    frequencies: Tensor
-
     def __init__(
         self,
         *,
@@ -101,8 +99,8 @@ class Denoiser(nn.Module):
             raise ValueError(f"widths and blocks must have one entry per resolution, got {widths} and {blocks}.")
         self.multiple = 2 ** len(widths)
         half = embedding // 2
-        self.register_buffer("frequencies", torch.logspace(0, -4, half, dtype=torch.float32), persistent=False)
-        self.alphas_cumprod = cosine_schedule(levels)  # no buffer: it keeps its precision in every network
+        self.frequencies = torch.logspace(0, -4, half, dtype=torch.float32)
+        self.alphas_cumprod = cosine_schedule(levels)  # no buffers: both keep their precision in every network
         self.level = nn.Sequential(nn.Linear(2 * half, embedding), nn.SiLU(), nn.Linear(embedding, embedding))
         self.first = nn.Conv2d(4 * channels, widths[0], 3, padding=1)
         self.down, self.up, self.join = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
@@ -129,8 +127,8 @@ class Denoiser(nn.Module):
         missing = (-height % self.multiple, -width % self.multiple)
         if any(missing):
             noisy = F.pad(noisy, (0, missing[1], 0, missing[0]), mode="replicate")
-        angles = t[:, None].to(self.frequencies.dtype) * self.frequencies
-        level = F.silu(self.level(torch.cat([angles.sin(), angles.cos()], dim=1)))
+        angles = t[:, None] * self.frequencies.to(t.device)
+        level = F.silu(self.level(torch.cat([angles.sin(), angles.cos()], dim=1).to(noisy.dtype)))
         hidden = self.first(F.pixel_unshuffle(noisy, 2))
         skips: list[Tensor] = []
         for depth, stage in enumerate(self.down):

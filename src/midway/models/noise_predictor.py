@@ -58,7 +58,8 @@ class NoisePredictor(nn.Module):
 
     def forward(self, noisy: Tensor, t: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the noise, and where each variance lies between the smallest (0) and the largest (1), or None."""
-        output = self.network(noisy, t)
+        weight = next((each for each in self.parameters() if each.is_floating_point()), noisy)
+        output = self.network(noisy.to(weight.dtype), t)  # half precision in the network alone
         output = getattr(output, "sample", output)
         output = output[0] if isinstance(output, tuple | list) else output
         channels = noisy.shape[1]
@@ -68,6 +69,7 @@ class NoisePredictor(nn.Module):
                 f"the denoiser must return noise of the shape of the images, {tuple(noisy.shape)}, got {shape}: "
                 "give a denoiser for such images."
             )
+        output = output.to(noisy.dtype)
         between = (output[:, channels:] + 1) / 2 if output.shape[1] > channels else None
         output = output[:, :channels]
         if self.predicts == "epsilon":
