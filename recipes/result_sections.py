@@ -142,6 +142,16 @@ SECTIONS = (
         brief=True,
     ),
     Section(
+        "dda",
+        "DDA",
+        "DDA purifies every image separately with the embedded denoiser and answers with the mean of the probabilities"
+        " of the image as given and as adapted ([methods.md](methods.md)); `dda_alone` answers with the adapted image"
+        " alone. Settings are the defaults, which were chosen on other corruptions. Source has the same images.",
+        "VERDICT",
+        images=500,
+        brief=True,
+    ),
+    Section(
         "outlier",
         "Outliers",
         "One image in 200 has the first corruption of a pair, the others have the second: the six pairs of the paper."

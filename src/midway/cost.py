@@ -151,6 +151,7 @@ def count_passes(method: Method) -> Iterator[Passes]:
             return
         passes.forward += len(inputs[0])
         passes.flops_forward += counter.get_total_flops() - started
+        output = output[0] if isinstance(output, tuple) and output else output  # a denoiser's noise and variances
         if isinstance(output, Tensor) and output.requires_grad:
             output.register_hook(count_backward)
 

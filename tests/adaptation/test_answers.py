@@ -23,6 +23,7 @@ CHEAP: dict[str, dict[str, Any]] = {
     "memo": {"views": 2},
     "tea": {"langevin_steps": 2},
     "dua": {"copies": 2},
+    "dda": {"respacing": 20, "steps": 2},
 }
 ON_ANY_NETWORK = [name for name in names() if "rotation head" not in midway.methods.find(name).about.needs]
 BY_GRADIENTS = [name for name in ON_ANY_NETWORK if midway.adapt(tiny_network(), name).num_trainable()]

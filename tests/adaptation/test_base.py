@@ -207,7 +207,7 @@ def test_settings_are_checked_by_name_and_kind() -> None:
 @pytest.mark.parametrize("name", [name for name in midway.methods.names() if name != "source"])
 def test_half_precision_is_refused_where_weights_move_and_works_elsewhere(name: str) -> None:
     network = tiny_network().to(torch.bfloat16)
-    moves = name not in ("bn", "t3a", "lame", "dua")
+    moves = name not in ("bn", "dda", "t3a", "lame", "dua")
     if moves:
         with pytest.raises(
             TypeError, match=r"too coarse for the small updates of adaptation: give the model as float32"

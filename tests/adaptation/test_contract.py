@@ -45,6 +45,7 @@ def variants() -> list[tuple[str, dict[str, object]]]:
         ("delta", {"objective": "pseudo", "steps": 2, "predict": "after"}),
         ("santa", {"optimizer": "sgd", "lr": 1e-2}),
         ("note", {"memory": 8, "lr": 1e-2, "momentum": 0.2}),  # updates within and between batches
+        ("dda", {"respacing": 20, "steps": 2, "ensemble": "logits", "factor": 2, "images_at_once": 5}),
         ("dua", {"copies": 8, "images": None}),
         ("ttt", {"online": False, "steps": 2, "copies": 3, "rotations": "random", "trainable": "branch", "lr": 0.1}),
         ("tea", {"steps": 2, "langevin_steps": 1, "langevin_noise": None, "langevin_clip": 0.1}),

@@ -41,7 +41,7 @@ def test_the_papers_comparison_of_paradigms() -> None:
     rows = {row["name"]: row for row in describe.overview()}
     both = {name: (row["uses other images"], row["aligns each image"]) for name, row in rows.items()}
     assert {both[name] for name, row in rows.items() if row["paradigm"] == "batch"} == {("yes", "no")}
-    assert both["memo"] == ("no", "yes")
+    assert both["memo"] == both["dda"] == ("no", "yes")
     assert both["mita"] == ("yes", "yes")
     assert both["source"] == ("no", "no")
 

@@ -14,7 +14,7 @@ import midway
 from midway.models import TwoLogits, logits_of
 
 BATCHES = [torch.rand(8, 3, 16, 16, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
-ON_IMAGES = ("dua", "tea", "memo", "mita", "cmf", "cotta", "deyo", "note", "roid", "rotta", "santa")
+ON_IMAGES = ("dua", "tea", "memo", "mita", "cmf", "cotta", "dda", "deyo", "note", "roid", "rotta", "santa")
 WITH_BUFFER = ("tea", "mita")
 
 

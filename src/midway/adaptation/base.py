@@ -46,9 +46,7 @@ class _Sealed(ABCMeta):
             bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
             bound.apply_defaults()
             given = list(bound.arguments.items())[2:]  # without self and the model
-            method._given = {
-                name: _TensorOf(tuple(value.shape)) if isinstance(value, Tensor) else value for name, value in given
-            }
+            method._given = {name: _described(value) for name, value in given}
             if (statistics := statistics_of(method)) is not None:
                 method._given |= {"statistics": statistics}
             for observer in observers_of(method):
@@ -296,6 +294,25 @@ class Method(Stateful, metaclass=_Sealed):
         self.channels_last = channels_last
         for network in self.children():
             network.to(memory_format=self.memory_format)  # type: ignore[call-overload]
+
+
+def _described(value: Any) -> Any:
+    """Replace a tensor or a network among the hyper-parameters by what it is; the method has its own copy."""
+    if isinstance(value, Tensor):
+        return _TensorOf(tuple(value.shape))
+    if isinstance(value, nn.Module) or hasattr(value, "unet"):  # a pipeline of diffusers
+        return _NetworkOf(type(value).__name__)
+    return value
+
+
+@dataclass(frozen=True)
+class _NetworkOf:
+    """Replaces a network among the hyper-parameters."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True)

@@ -167,10 +167,14 @@ class Line:
 
 
 def complexity_entries() -> dict[str, Entry]:
-    """Return what to measure: the rows of the paper with its settings, then the methods with their defaults."""
+    """Return what to measure: the rows of the paper with its settings, then the methods with their defaults, and DDA.
+
+    The paper discusses DDA's cost without a number: the embedded denoiser, and as many steps as published.
+    """
     entries = [Entry(row.method, _settings(row), row.label) for row in paper.complexity()]
     known = {entry.label for entry in entries}
     ours = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in compared()]
+    ours += [Entry("dda", {}, "dda"), Entry("dda", preset("dda", "published"), "dda_published")]
     alike = {(entry.name, repr(entry.settings)) for entry in entries}
     return {e.label: e for e in (*entries, *(e for e in ours if (e.name, repr(e.settings)) not in alike))}
 

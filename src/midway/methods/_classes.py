@@ -9,6 +9,7 @@ from midway.methods.aea import AEA
 from midway.methods.bn import BN
 from midway.methods.cmf import CMF
 from midway.methods.cotta import CoTTA
+from midway.methods.dda import DDA
 from midway.methods.delta import DELTA
 from midway.methods.deyo import DeYO
 from midway.methods.dua import DUA
@@ -35,6 +36,7 @@ __all__ = [  # noqa: RUF022
     "BN",
     "CMF",
     "CoTTA",
+    "DDA",
     "DELTA",
     "DUA",
     "DeYO",

@@ -20,12 +20,15 @@ from midway.models.checkpoints import (
     read_state_dict,
     stored_constants,
 )
+from midway.models.denoiser import Denoiser
 from midway.models.preactivation_resnet import GroupNormResNet
 from midway.models.resnet import CifarResNet
 from midway.models.rotation_wide_resnet import RotationWideResNet
 from midway.models.wide_resnet import WideResNet
 
 ASSETS = Path(__file__).parent / "assets"
+
+DENOISERS = ASSETS / "denoisers"
 
 ARCHITECTURES: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "wide_resnet": (WideResNet, {}),
@@ -81,6 +84,41 @@ class Card:
         return cls(**content)
 
 
+@dataclass(frozen=True)
+class DenoiserCard:
+    """Facts about the trained weights of one noise-predicting network.
+
+    Example:
+        >>> denoiser_cards()[0].name
+        'unet.cifar10'
+    """
+
+    name: str  # architecture.tag, for midway.models.load_denoiser
+    arguments: dict[str, Any]  # of the constructor of midway.models.Denoiser
+    file: str  # of the weights, beside the card, in half precision
+    sha256: str
+    data: str  # of the training
+    recipe: str  # how it was trained, with the command
+    seed: int
+    quality: dict[str, dict[str, float]]  # by noise level: error of the noise, PSNR in dB before and after
+    evaluated_on: str  # the images of that measurement
+    licence: str  # of the weights, and notes on that of the data
+
+    @property
+    def path(self) -> Path:
+        """The weights file."""
+        return DENOISERS / self.file
+
+    def write(self, path: Path) -> None:
+        """Write the card as JSON."""
+        write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> DenoiserCard:
+        """Read a card from JSON."""
+        return cls(**parse_json(path.read_text()))
+
+
 def cards() -> list[Card]:
     """Return the cards of all weights in the package, by name.
 
@@ -89,6 +127,16 @@ def cards() -> list[Card]:
         ['wrn16_2.cifar10', 'wrn16_2_rotation.cifar10']
     """
     return [Card.read(path) for path in sorted(ASSETS.glob("*.json"))]
+
+
+def denoiser_cards() -> list[DenoiserCard]:
+    """Return the cards of the noise-predicting networks in the package, by name.
+
+    Example:
+        >>> [card.name for card in denoiser_cards()]
+        ['unet.cifar10']
+    """
+    return [DenoiserCard.read(path) for path in sorted(DENOISERS.glob("*.json"))]
 
 
 def create(architecture: str, **arguments: Any) -> nn.Module:
@@ -163,16 +211,39 @@ def load(
     return model.eval()
 
 
+def load_denoiser(name: str) -> Denoiser:
+    """Load a noise-predicting network of the package, in evaluation mode, for ``midway.DDA``.
+
+    Example:
+        >>> import torch
+        >>> denoiser = load_denoiser("unet.cifar10")
+        >>> denoiser(torch.randn(1, 3, 32, 32), torch.tensor([500])).shape, len(denoiser.alphas_cumprod)
+        (torch.Size([1, 3, 32, 32]), 1000)
+    """
+    known = {card.name: card for card in denoiser_cards()}
+    if name not in known:
+        raise ValueError(unknown("denoiser", name, known))
+    card = known[name]
+    _check_file(card)
+    denoiser = Denoiser(**card.arguments).float()
+    denoiser.load_state_dict(read_state_dict(card.path))
+    return denoiser.eval()
+
+
 def _load_card(card: Card) -> nn.Module:
+    _check_file(card)
+    model = create(card.architecture, **card.arguments)
+    load_weights(model, read_state_dict(card.path), str(card.path))
+    return model.eval()
+
+
+def _check_file(card: Card | DenoiserCard) -> None:
     if not card.path.is_file():
         raise FileNotFoundError(f"the weights of {card.name} are missing at {card.path}: install midway again.")
     if (digest := file_digest(card.path)) != card.sha256:
         raise CheckpointError(
             f"{card.path} has SHA-256 {digest[:12]}..., its card has {card.sha256[:12]}...: install midway again."
         )
-    model = create(card.architecture, **card.arguments)
-    load_weights(model, read_state_dict(card.path), str(card.path))
-    return model.eval()
 
 
 def _inferred(state: dict[str, Any], architecture: str) -> dict[str, Any]:
