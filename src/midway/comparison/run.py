@@ -8,7 +8,7 @@ import math
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +76,8 @@ def compare(
         seed: Seed of the methods, and of the order of images that are sorted by class.
         scores: Compute all label-free scores, at the cost of answering every batch twice. None: if there are no labels.
         out: A folder for the results: methods that are already in it, for the same network and images, are not run
-            again. With labels ``midway report`` reads it.
+            again. All images and labels are read once to tell whether they are the same, batch by batch. With labels
+            ``midway report`` reads it.
         progress: Show a bar on a terminal. Each finished method is logged under the name ``midway``.
 
     Example:
@@ -100,7 +101,8 @@ def compare(
         raise ValueError(f"{stream.name} has no batches: there are no images to compare methods on.")
     labelled = bool((first.labels >= 0).any())
     mirrored = first.images.ndim == 4 and (not labelled if scores is None else scores)
-    cells = _cells(entries, network, data, stream, first, seed=seed, images=images, classes=classes, mirrored=mirrored)
+    digest = _digest(stream if out is not None else [first], mirrored=mirrored)
+    cells = _cells(entries, network, data, stream, first, digest, seed=seed, images=images, classes=classes)
     records: list[Record] = []
     source: Tensor | None = None
     with ExitStack() as stack:
@@ -137,11 +139,11 @@ def _cells(
     data: Any,
     stream: AnyStream,
     first: Batch,
+    digest: str,
     *,
     seed: int,
     images: int | None,
     classes: Classes | None,
-    mirrored: bool,
 ) -> list[Cell]:
     """Return the methods as cells, whose keys identify the network and whose code identifies method and images."""
     weight = first_weight(network, torch.empty(0))
@@ -151,9 +153,6 @@ def _cells(
     except ValueError:
         scenario = Scenario.parse("pure:clean")
     weights = weights_digest(network)
-    digest = hashlib.sha256(f"{tuple(first.images.shape)} {mirrored}".encode())
-    digest.update(first.images.detach().cpu().float().contiguous().numpy().tobytes())
-    digest.update(first.labels.numpy().tobytes())
     return [
         Cell(
             method=entry.name,
@@ -172,11 +171,21 @@ def _cells(
             device=str(weight.device),
             threads=torch.get_num_threads(),
             module=find(entry.name).__module__,
-            code=code_digest(modules_of_method(entry.name, entry.settings) | {*MEASURING}) + digest.hexdigest()[:16],
+            code=code_digest(modules_of_method(entry.name, entry.settings) | {*MEASURING}) + digest,
             classes=None if classes is None else plain_classes(classes),
         )
         for entry in entries
     ]
+
+
+def _digest(batches: Iterable[Batch], *, mirrored: bool) -> str:
+    """Return what identifies images and labels in the code of a cell: all batches, their sizes and their order."""
+    digest = hashlib.sha256(f"{mirrored}".encode())
+    for batch in batches:
+        digest.update(f"{tuple(batch.images.shape)}".encode())
+        digest.update(batch.images.detach().cpu().float().contiguous().numpy().tobytes())
+        digest.update(batch.labels.numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _name_of(data: Any) -> str:
