@@ -6,8 +6,8 @@ that exist are not computed again. The scores were chosen on the scenarios of TU
 
     python benchmarks/label_free_answers.py --out runs/label_free --part tuning
     python benchmarks/label_free_answers.py --out runs/label_free --part test
-    python benchmarks/label_free_answers.py --out runs/label_free --part cifar100 --images100 cifar100_test.npz \\
-        --weights100 cifar100_resnet20.pth
+    python benchmarks/label_free_answers.py --out runs/label_free --part cifar100
+        --images100 cifar100_test.npz --weights100 cifar100_resnet20.pth
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ import torch
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.seen_kinds import kinds_of
 from midway.bench.entries import parse_entries
 from midway.data import ImageSet, corruption_names
 from midway.streams import Stream, build
 
 FIRST, REST = 800, 600
 """Images of a tuning scenario, and of a test scenario; fewer per shift in streams of many shifts."""
+
+CORRELATED_BATCH = 40
+"""Images of a batch of a correlated stream: so few images have runs of 60 to 80 of a class."""
 
 TUNING = {
     "pure:clean": FIRST,
@@ -44,6 +48,9 @@ TUNING = {
     "correlated:gaussian_blur+saturate@0": 400,
     "mixture:clean/speckle_noise@0.8": FIRST,
     "outlier:gaussian_blur/spatter@0.005": FIRST,
+    "mixed:speckle_noise+gaussian_blur+spatter+saturate": 200,
+    "mixture:gaussian_blur/saturate": FIRST,
+    "mixture:spatter/speckle_noise@0.3": FIRST,
 }
 ALL = "+".join(corruption_names("benchmark"))
 TEST = {
@@ -69,7 +76,8 @@ CIFAR100 = {
 SHARED = ("source", "t3a", "lame")
 """Candidates that use the features of the unadapted network, which are computed once."""
 
-CHEAP = "source,t3a,lame,bn,bn(statistics='clustered'),tent,tent(lr=0.1),tent(statistics='clustered'),eata"
+CANDIDATES = "source,t3a,lame,bn,bn(statistics='clustered'),tent,tent(lr=0.1)"
+"""What is compared by default: among them, on purpose, a setting that destroys the network."""
 
 
 class SharedFeatures(nn.Module):
@@ -96,7 +104,7 @@ def mirrored(method: midway.Method, images: Tensor) -> Tensor:
     """Return the answer to mirrored images that ``midway.compare`` computes; without the update where that is equal."""
     name = method.about.name
     before = method.snapshot()
-    if name in ("tent", "eata", "sar", "shot"):  # the answer is that of the network before the update
+    if name in ("tent", "eata", "sar", "shot") and not kinds_of(method):  # the answer of the network before the update
         with torch.no_grad():
             logits = method.network_logits(images.flip(-1))
     else:
@@ -136,16 +144,19 @@ def streams(part: str, images100: Path | None) -> Iterator[Stream]:
         data = midway.data.load("cifar10")
     scenarios = {"tuning": TUNING, "test": TEST, "cifar100": CIFAR100}[part]
     for text, images in scenarios.items():
-        yield build(text, data.first(images), batch_size=200, seed=0)
+        size = CORRELATED_BATCH if text.startswith("correlated") else 200
+        yield build(text, data.first(images), batch_size=size, seed=0)
 
 
 def main() -> None:
+    """Compute the answers that are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--part", choices=["tuning", "test", "cifar100"], required=True)
-    parser.add_argument("--methods", default=CHEAP)
+    parser.add_argument("--methods", default=CANDIDATES)
     parser.add_argument("--images100", type=Path)
     parser.add_argument("--weights100", type=Path)
+    parser.add_argument("--only", help="names of scenarios, separated by commas")
     parser.add_argument("--reverse", action="store_true", help="begin at the last scenario, for a second process")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -156,7 +167,10 @@ def main() -> None:
             return midway.models.load("wrn16_2.cifar10")
         return midway.models.load(options.weights100, architecture=options.weights100.stem.split("_")[-1], classes=100)
 
+    chosen = options.only.split(",") if options.only else None
     for stream in list(streams(options.part, options.images100))[:: -1 if options.reverse else 1]:
+        if chosen is not None and stream.name not in chosen:
+            continue
         folder = options.out / options.part / stream.name.replace("/", "|").replace(ALL, "all")
         folder.mkdir(parents=True, exist_ok=True)
         batches, shared = None, None

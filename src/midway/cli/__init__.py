@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from midway import __version__
 from midway._workers import WorkerError
-from midway.cli import compare, data, figures, listings, paper, report, run, tune
+from midway.cli import compare, data, figures, listings, paper, recommend, report, run, tune
 from midway.cli.signals import interrupted, status, stop_on_signals
 from midway.cli.terminal import terminal
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command()(paper.demo)
 app.command()(run.run)
 app.command()(compare.compare)
+app.command()(recommend.recommend)
 app.command("paper")(paper.paper_table)
 app.command()(report.report)
 app.command(cls=figures.FiguresCommand)(figures.figures)

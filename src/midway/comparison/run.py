@@ -59,8 +59,9 @@ def compare(
     """Show the same images to several methods, each from the source, and measure their answers.
 
     With labels the result has accuracies. Without, it has label-free scores (``midway.metrics.SCORES``): the share of
-    answers that differ from the source's, the mean entropy, how many classes are predicted, and how many answers stay
-    the same if the images are mirrored. A method that the network does not support is listed with the reason.
+    answers that differ from the source's, the mean entropy, how many classes are predicted, how many answers stay the
+    same if the images are mirrored, and the information that ``midway.recommend`` ranks by. A method that the network
+    does not support is listed with the reason.
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
@@ -92,7 +93,7 @@ def compare(
     """
     if isinstance(model, Method):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
-    entries = _entries(methods)
+    entries = read_entries(methods)
     source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, seed=seed)
     network = without_parallel(model) if logits is None else SelectLogits(without_parallel(model), logits)
     stream: AnyStream = source_stream if _reusable(source_stream) else _Replayed(source_stream)
@@ -123,7 +124,7 @@ def compare(
     return CompareResult(tuple(records), labelled)
 
 
-def _entries(methods: str | Sequence[str]) -> list[Entry]:
+def read_entries(methods: str | Sequence[str]) -> list[Entry]:
     """Parse the methods; the plain source comes first."""
     texts = [methods] if isinstance(methods, str) else list(methods)
     entries = [entry for text in texts for entry in parse_entries(text)]
