@@ -51,6 +51,8 @@ TUNING = {
     "mixed:speckle_noise+gaussian_blur+spatter+saturate": 200,
     "mixture:gaussian_blur/saturate": FIRST,
     "mixture:spatter/speckle_noise@0.3": FIRST,
+    "pure:speckle_noise#1": FIRST,
+    "pure:saturate#1": FIRST,
 }
 ALL = "+".join(corruption_names("benchmark"))
 TEST = {
@@ -139,7 +141,8 @@ def streams(part: str, images100: Path | None) -> Iterator[Stream]:
         if images100 is None:
             raise SystemExit("--images100 is missing: an .npz file with the arrays images and labels.")
         arrays = np.load(images100)
-        data = ImageSet(arrays[arrays.files[0]], arrays[arrays.files[1]].astype(np.int64), name="cifar100")
+        names = tuple(str(index) for index in range(100))
+        data = ImageSet(arrays["images"], arrays["labels"].astype(np.int64), names, name="cifar100")
     else:
         data = midway.data.load("cifar10")
     scenarios = {"tuning": TUNING, "test": TEST, "cifar100": CIFAR100}[part]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.registry import METHODS
+from midway.comparison.recommend import rank
 from midway.metrics import Answers, compute_scores
 from midway.testing import tiny_network
 
@@ -207,3 +208,25 @@ def test_what_cannot_be_ranked_is_said() -> None:
 def test_the_number_of_images_is_limited() -> None:
     advice = quiet(tiny_network(), torch.rand(24, 3, 8, 8), "bn", batch_size=8, images=10)
     assert advice.comparison["bn"].images == 10
+
+
+def measured(information: float, *, changed: float = 10.0, late: float = 100.0) -> dict[str, float]:
+    return {"mirror_information": information, "changed": changed, "late_classes": late}
+
+
+@pytest.mark.parametrize(
+    ("scores", "order", "best"),
+    [
+        ({"source": measured(50, changed=0), "a": measured(60), "b": measured(61)}, ["b", "a", "source"], "b"),
+        ({"source": measured(50, changed=0), "a": measured(49)}, ["source", "a"], "source"),
+        ({"source": measured(50, changed=0), "a": measured(51, changed=1)}, ["a", "source"], "source"),
+        ({"source": measured(50, changed=0), "a": measured(90, late=30)}, ["source", "a"], "source"),
+        ({"source": measured(50, changed=0), "a": measured(61), "clustered": measured(60)}, None, "clustered"),
+        ({"source": measured(50, changed=0), "a": measured(63), "clustered": measured(60)}, None, "a"),
+        ({"source": measured(50, changed=0), "clustered": measured(49)}, ["clustered", "source"], "source"),
+    ],
+)
+def test_rank(scores: dict[str, dict[str, float]], order: list[str] | None, best: str) -> None:
+    ranked = rank(scores, ["clustered"])
+    assert ranked[1] == best
+    assert order is None or ranked[0] == order
