@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import midway
@@ -184,7 +186,7 @@ def test_a_collapsed_method_is_not_recommended_even_alone() -> None:
     assert advice.leave
 
 
-def test_labels_are_not_used_and_failures_are_listed(tmp_path: Any) -> None:
+def test_labels_are_not_used_and_failures_are_listed(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, CLASSES))
     images = striped(16)
     first = quiet(network, (images, torch.arange(16) % CLASSES), "tent,lame", batch_size=8, out=tmp_path)
@@ -195,6 +197,16 @@ def test_labels_are_not_used_and_failures_are_listed(tmp_path: Any) -> None:
     assert rows[-1]["score"] is None
     assert sum(row["recommended"] for row in rows) == 1
     assert max(map(len, str(first).splitlines())) <= 80
+
+
+def test_class_folders_need_no_classes(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for index in range(4):
+            Image.new("RGB", (SIDE, SIDE), (60 * index,) * 3).save(tmp_path / name / f"{index}.png")
+    advice = quiet(tiny_network(), tmp_path, "bn")
+    assert advice.comparison["bn"].images == 8
+    assert not advice.comparison.labelled
 
 
 def test_what_cannot_be_ranked_is_said() -> None:

@@ -157,6 +157,7 @@ def recommend(
         images=images,
         classes=classes,
         seed=seed,
+        labels=False,
         scores=True,
         out=out,
         progress=progress,

@@ -32,6 +32,7 @@ from midway.bench.measure import AnyStream, answer, measure
 from midway.bench.resources import weights_digest
 from midway.comparison.result import CompareResult, title
 from midway.data.class_lists import Classes, plain_classes
+from midway.data.image_set import UNLABELLED
 from midway.metrics import Answers, compute_scores
 from midway.models import SelectLogits
 from midway.streams import Batch, Scenario, Stream
@@ -52,6 +53,7 @@ def compare(
     images: int | None = None,
     classes: Classes | None = None,
     seed: int = 0,
+    labels: bool = True,
     scores: bool | None = None,
     out: str | Path | None = None,
     progress: bool = True,
@@ -75,6 +77,7 @@ def compare(
         images: Use at most this many images; needed for endless sources.
         classes: Which logit each class folder is, for a folder; see ``midway.data.load``.
         seed: Seed of the methods, and of the order of images that are sorted by class.
+        labels: Use the labels, if the data have any. False: class folders need no ``classes``.
         scores: Compute all label-free scores, at the cost of answering every batch twice. None: if there are no labels.
         out: A folder for the results: methods that are already in it, for the same network and images, are not run
             again. All images and labels are read once to tell whether they are the same, batch by batch. With labels
@@ -97,6 +100,7 @@ def compare(
     source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, seed=seed)
     network = without_parallel(model) if logits is None else SelectLogits(without_parallel(model), logits)
     stream: AnyStream = source_stream if _reusable(source_stream) else _Replayed(source_stream)
+    stream = stream if labels else _Unlabelled(stream)
     first = next(iter(stream), None)
     if first is None:
         raise ValueError(f"{stream.name} has no batches: there are no images to compare methods on.")
@@ -229,6 +233,19 @@ def _beside(answers: Answers, source: Tensor | None) -> Answers:
     if source is not None and len(source) != len(answers.logits):
         raise ValueError(f"the data gave {len(answers.logits)} images, and {len(source)} to the source.")
     return replace(answers, source=source)
+
+
+class _Unlabelled:
+    """A stream whose labels are not used."""
+
+    folder_classes: int | None = None
+
+    def __init__(self, stream: AnyStream) -> None:
+        self.stream, self.name, self.groups = stream, stream.name, stream.groups
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self.stream:
+            yield replace(batch, labels=torch.full_like(batch.labels, UNLABELLED))
 
 
 class _Replayed:
