@@ -78,8 +78,9 @@ CIFAR100 = {
 SHARED = ("source", "t3a", "lame")
 """Candidates that use the features of the unadapted network, which are computed once."""
 
-CANDIDATES = "source,t3a,lame,bn,bn(statistics='clustered'),tent,tent(lr=0.1)"
-"""What is compared by default: among them, on purpose, a setting that destroys the network."""
+CANDIDATES = "source,t3a,lame,bn,bn(statistics='clustered'),tent(lr=0.1)"
+"""What is compared by default: among them, on purpose, a setting that destroys the network. TENT with its default
+learning rate answers nearly as BN does in streams this short."""
 
 
 class SharedFeatures(nn.Module):

@@ -157,12 +157,14 @@ def regret(table: Table) -> str:
                 f"{gain:+.1f} | {rho:.2f} |"
             )
         if scenarios:
-            found = summary(scenarios, recommended)
             rho = correlation(scenarios, "mirror_information")
-            lines.append(
-                f"| **{title}** | {len(scenarios)} scenarios | | | | mean {found['mean']:.2f}, "
-                f"largest {found['largest']:.1f} | at worst {found['worst']:+.1f} | {rho:.2f} |"
-            )
+            rules = {"all": recommended, "all, no points for clustered": lambda each: rank(each)[1]}
+            for rule, choose in rules.items():
+                found = summary(scenarios, choose)
+                lines.append(
+                    f"| **{title}** | **{rule}: {len(scenarios)} scenarios** | | | | mean {found['mean']:.2f}, "
+                    f"largest {found['largest']:.1f} | at worst {found['worst']:+.1f} | {rho:.2f} |"
+                )
     return "\n".join(lines)
 
 
