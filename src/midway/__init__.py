@@ -23,7 +23,7 @@ from midway.adaptation.base import Method
 from midway.adaptation.clustered import clustered
 from midway.adaptation.samples import sample_images
 from midway.bench import Result, evaluate
-from midway.comparison import CompareResult, compare
+from midway.comparison import CompareResult, Recommendation, compare, recommend
 from midway.data import corrupt
 from midway.methods import _classes
 from midway.methods._classes import *  # noqa: F403
@@ -31,6 +31,7 @@ from midway.methods._classes import *  # noqa: F403
 __all__ = [
     "CompareResult",
     "Method",
+    "Recommendation",
     "Result",
     "__version__",
     "adapt",
@@ -44,6 +45,7 @@ __all__ = [
     "methods",
     "metrics",
     "models",
+    "recommend",
     "sample_images",
     "sampling",
     "significance",

@@ -138,6 +138,27 @@ def test_results_are_stored_and_resumed(tmp_path: Path, caplog: pytest.LogCaptur
     assert {record.cell.label for record in read_records(tmp_path)} == {"source", "bn", "tent"}
 
 
+@pytest.mark.parametrize("change", ["the last image", "the order of the last batch", "one image less", "a label"])
+def test_stored_results_are_of_exactly_these_images(
+    change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    images, labels = IMAGES.clone(), LABELS.clone()
+    quiet(tiny_network(), (images, labels), "bn", out=tmp_path, batch_size=8)
+    caplog.set_level(logging.INFO, "midway")
+    if change == "the last image":
+        images[-1] = 1 - images[-1]
+    elif change == "the order of the last batch":
+        images[16:], labels[16:] = images[16:].flip(0), labels[16:].flip(0)
+    elif change == "one image less":
+        images, labels = images[:-1], labels[:-1]
+    else:
+        labels[-1] = (labels[-1] + 1) % 4
+    result = quiet(tiny_network(), (images, labels), "bn", out=tmp_path, batch_size=8)
+    assert len(caplog.records) == 2
+    alone = quiet(tiny_network(), (images, labels), "bn", batch_size=8)
+    assert result["bn"].batch_accuracies == alone["bn"].batch_accuracies
+
+
 def test_a_method_that_fails_has_its_reason_in_the_table() -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 4))
     result = quiet(network, (IMAGES, LABELS), "tent,lame")

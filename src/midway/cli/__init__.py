@@ -13,7 +13,7 @@ from rich.markup import escape
 from midway import __version__
 from midway._workers import WorkerError
 from midway.bench.engines._ray_connection import HeadLostError
-from midway.cli import benchmark, compare, data, figures, listings, paper, report, run, tune
+from midway.cli import benchmark, compare, data, figures, listings, paper, recommend, report, run, tune
 from midway.cli.signals import interrupted, status, stop_on_signals
 from midway.cli.terminal import terminal
 
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.command()(paper.demo)
 app.command()(run.run)
 app.command()(compare.compare)
+app.command()(recommend.recommend)
 app.command("paper")(paper.paper_table)
 app.command()(benchmark.benchmark)
 app.command()(report.report)

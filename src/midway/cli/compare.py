@@ -47,7 +47,7 @@ def compare(
         raise FileNotFoundError(f"there is no folder {data}.")
     known = None if classes is None else READERS["classes"]("classes", classes)
     result = compare_methods(
-        _network(network),
+        trained_network(network),
         data,
         methods,
         batch_size=batch_size,
@@ -64,7 +64,7 @@ def compare(
         terminal(stderr=True).print(f"Report: {result.report(report)}", highlight=False, soft_wrap=True)
 
 
-def _network(name: str) -> nn.Module:
+def trained_network(name: str) -> nn.Module:
     """Load a network with trained weights by its name in plans."""
     if name in ARCHITECTURES:
         raise ValueError(f"{name} is an architecture without weights: write {name}@FILE with a checkpoint.")

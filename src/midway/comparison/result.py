@@ -17,8 +17,18 @@ if TYPE_CHECKING:
     from midway.report import Frame
 
 WITH_LABELS = ("accuracy", "nll", "calibration_error", "changed", "seconds_per_batch")
-WITHOUT_LABELS = ("changed", "mean_entropy", "classes_used", "mirror_agreement", "seconds_per_batch")
-SHORT = {"calibration_error": "ECE", "seconds_per_batch": "s/batch", "mean_entropy": "entropy"}
+WITHOUT_LABELS = (
+    "changed", "mean_entropy", "classes_used", "mirror_agreement", "mirror_information", "seconds_per_batch",
+)  # fmt: skip
+NOT_SHOWN = ("late_classes",)
+"""Scores that are in the frame but not in the table."""
+SHORT = {
+    "calibration_error": "ECE",
+    "seconds_per_batch": "s/batch",
+    "mean_entropy": "entropy",
+    "classes_used": "classes",
+    "mirror_agreement": "mirror",
+}
 """Headings that keep the table within 80 columns."""
 
 WIDTH, SHORTEST_LABEL = 80, 12
@@ -56,7 +66,7 @@ class CompareResult:
         known = {name for record in self.records if record.result for name in record.result.metrics}
         if self.groups:  # their columns take the room
             known -= {"nll", "calibration_error"}
-        others = [name for name in SCORES if not self.labelled and name not in WITHOUT_LABELS]
+        others = [name for name in SCORES if not self.labelled and name not in (*WITHOUT_LABELS, *NOT_SHOWN)]
         return tuple(name for name in (*wanted, *others) if name in known)
 
     def rows(self) -> list[dict[str, float | str]]:

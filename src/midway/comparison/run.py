@@ -8,7 +8,7 @@ import math
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from midway.bench.measure import AnyStream, answer, measure
 from midway.bench.resources import weights_digest
 from midway.comparison.result import CompareResult, title
 from midway.data.class_lists import Classes, plain_classes
+from midway.data.image_set import UNLABELLED
 from midway.metrics import Answers, compute_scores
 from midway.models import SelectLogits
 from midway.streams import Batch, Scenario, Stream
@@ -52,6 +53,7 @@ def compare(
     images: int | None = None,
     classes: Classes | None = None,
     seed: int = 0,
+    labels: bool = True,
     scores: bool | None = None,
     out: str | Path | None = None,
     progress: bool = True,
@@ -59,8 +61,9 @@ def compare(
     """Show the same images to several methods, each from the source, and measure their answers.
 
     With labels the result has accuracies. Without, it has label-free scores (``midway.metrics.SCORES``): the share of
-    answers that differ from the source's, the mean entropy, how many classes are predicted, and how many answers stay
-    the same if the images are mirrored. A method that the network does not support is listed with the reason.
+    answers that differ from the source's, the mean entropy, how many classes are predicted, how many answers stay the
+    same if the images are mirrored, and the information that ``midway.recommend`` ranks by. A method that the network
+    does not support is listed with the reason.
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
@@ -74,9 +77,11 @@ def compare(
         images: Use at most this many images; needed for endless sources.
         classes: Which logit each class folder is, for a folder; see ``midway.data.load``.
         seed: Seed of the methods, and of the order of images that are sorted by class.
+        labels: Use the labels, if the data have any. False: class folders need no ``classes``.
         scores: Compute all label-free scores, at the cost of answering every batch twice. None: if there are no labels.
         out: A folder for the results: methods that are already in it, for the same network and images, are not run
-            again. With labels ``midway report`` reads it.
+            again. All images and labels are read once to tell whether they are the same, batch by batch. With labels
+            ``midway report`` reads it.
         progress: Show a bar on a terminal. Each finished method is logged under the name ``midway``.
 
     Example:
@@ -91,16 +96,18 @@ def compare(
     """
     if isinstance(model, Method):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
-    entries = _entries(methods)
+    entries = read_entries(methods)
     source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, seed=seed)
     network = without_parallel(model) if logits is None else SelectLogits(without_parallel(model), logits)
     stream: AnyStream = source_stream if _reusable(source_stream) else _Replayed(source_stream)
+    stream = stream if labels else _Unlabelled(stream)
     first = next(iter(stream), None)
     if first is None:
         raise ValueError(f"{stream.name} has no batches: there are no images to compare methods on.")
     labelled = bool((first.labels >= 0).any())
     mirrored = first.images.ndim == 4 and (not labelled if scores is None else scores)
-    cells = _cells(entries, network, data, stream, first, seed=seed, images=images, classes=classes, mirrored=mirrored)
+    digest = _digest(stream if out is not None else [first], mirrored=mirrored)
+    cells = _cells(entries, network, data, stream, first, digest, seed=seed, images=images, classes=classes)
     records: list[Record] = []
     source: Tensor | None = None
     with ExitStack() as stack:
@@ -121,7 +128,7 @@ def compare(
     return CompareResult(tuple(records), labelled)
 
 
-def _entries(methods: str | Sequence[str]) -> list[Entry]:
+def read_entries(methods: str | Sequence[str]) -> list[Entry]:
     """Parse the methods; the plain source comes first."""
     texts = [methods] if isinstance(methods, str) else list(methods)
     entries = [entry for text in texts for entry in parse_entries(text)]
@@ -137,11 +144,11 @@ def _cells(
     data: Any,
     stream: AnyStream,
     first: Batch,
+    digest: str,
     *,
     seed: int,
     images: int | None,
     classes: Classes | None,
-    mirrored: bool,
 ) -> list[Cell]:
     """Return the methods as cells, whose keys identify the network and whose code identifies method and images."""
     weight = first_weight(network, torch.empty(0))
@@ -151,9 +158,6 @@ def _cells(
     except ValueError:
         scenario = Scenario.parse("pure:clean")
     weights = weights_digest(network)
-    digest = hashlib.sha256(f"{tuple(first.images.shape)} {mirrored}".encode())
-    digest.update(first.images.detach().cpu().float().contiguous().numpy().tobytes())
-    digest.update(first.labels.numpy().tobytes())
     return [
         Cell(
             method=entry.name,
@@ -172,11 +176,21 @@ def _cells(
             device=str(weight.device),
             threads=torch.get_num_threads(),
             module=find(entry.name).__module__,
-            code=code_digest(modules_of_method(entry.name, entry.settings) | {*MEASURING}) + digest.hexdigest()[:16],
+            code=code_digest(modules_of_method(entry.name, entry.settings) | {*MEASURING}) + digest,
             classes=None if classes is None else plain_classes(classes),
         )
         for entry in entries
     ]
+
+
+def _digest(batches: Iterable[Batch], *, mirrored: bool) -> str:
+    """Return what identifies images and labels in the code of a cell: all batches, their sizes and their order."""
+    digest = hashlib.sha256(f"{mirrored}".encode())
+    for batch in batches:
+        digest.update(f"{tuple(batch.images.shape)}".encode())
+        digest.update(batch.images.detach().cpu().float().contiguous().numpy().tobytes())
+        digest.update(batch.labels.numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _name_of(data: Any) -> str:
@@ -219,6 +233,19 @@ def _beside(answers: Answers, source: Tensor | None) -> Answers:
     if source is not None and len(source) != len(answers.logits):
         raise ValueError(f"the data gave {len(answers.logits)} images, and {len(source)} to the source.")
     return replace(answers, source=source)
+
+
+class _Unlabelled:
+    """A stream whose labels are not used."""
+
+    folder_classes: int | None = None
+
+    def __init__(self, stream: AnyStream) -> None:
+        self.stream, self.name, self.groups = stream, stream.name, stream.groups
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self.stream:
+            yield replace(batch, labels=torch.full_like(batch.labels, UNLABELLED))
 
 
 class _Replayed:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from midway._registry import Registry
 from midway.functional import entropy
@@ -77,8 +79,7 @@ def classes_used(answers: Answers) -> float:
 
     A number near 1 is a collapse: nearly all images get one answer.
     """
-    shares = torch.bincount(answers.predictions, minlength=answers.logits.shape[1]).double() / len(answers.predictions)
-    return entropy(shares.log().unsqueeze(0)).exp().item()
+    return math.exp(_class_entropy(answers.predictions, answers.logits.shape[1]))
 
 
 @score("mirror agreement", unit="%", better="higher")
@@ -87,3 +88,43 @@ def mirror_agreement(answers: Answers) -> float | None:
     if answers.mirrored is None:
         return None
     return 100 * (answers.predictions == answers.mirrored.argmax(dim=1)).double().mean().item()
+
+
+@score("information", unit="%", better="higher")
+def mirror_information(answers: Answers) -> float | None:
+    """What an answer and the answer to the mirrored image tell of each other, at least; ``recommend`` ranks by it.
+
+    With the entropy H of the shares of classes and the share e of answers that change if the images are mirrored, the
+    mutual information of both answers is at least H - h(e) - e ln(C - 1) (Fano's inequality; h is the entropy of a coin
+    with probability e). It is given as a percentage of ln C, so 100 is an answer that never changes, and all classes
+    equally often. Answers of one class have 0, answers at random less than 0, whatever the confidence.
+    """
+    if answers.mirrored is None:
+        return None
+    classes = answers.logits.shape[1]
+    if classes < 2:
+        return None
+    e = (answers.predictions != answers.mirrored.argmax(dim=1)).double().mean().item()
+    e = min(e, 1 - 1 / classes)  # the bound would rise again for answers that change more often than by chance
+    uncertainty = sum(-share * math.log(share) for share in (e, 1 - e) if share > 0) + e * math.log(classes - 1)
+    return 100 * (_class_entropy(answers.predictions, classes) - uncertainty) / math.log(classes)
+
+
+@score("late classes", unit="%", digits=0)
+def late_classes(answers: Answers) -> float | None:
+    """Number of classes used for the last quarter of the images, as a percentage of the source's for the same images.
+
+    A method that collapses does so after some batches, so the whole stream may still look diverse. Few classes alone
+    are no collapse: the images may be of few classes, which the source then tells.
+    """
+    if answers.source is None:
+        return None
+    classes, start = answers.logits.shape[1], 3 * len(answers.logits) // 4
+    own = _class_entropy(answers.predictions[start:], classes)
+    return 100 * math.exp(own - _class_entropy(answers.source[start:].argmax(dim=1), classes))
+
+
+def _class_entropy(predictions: Tensor, classes: int) -> float:
+    """Return the entropy of the shares of classes among answers, in nats."""
+    shares = torch.bincount(predictions, minlength=classes).double() / len(predictions)
+    return entropy(shares.log().unsqueeze(0)).item()

@@ -1,0 +1,182 @@
+"""Label-free scores against true accuracy: how good is what ``midway.recommend`` recommends?
+
+    python benchmarks/label_free_table.py scores runs/label_free docs/results/label_free.csv
+    python benchmarks/label_free_table.py choice docs/results/label_free.csv
+    python benchmarks/label_free_table.py regret docs/results/label_free.csv
+
+``scores`` computes the scores of the answers that ``benchmarks/label_free_answers.py`` stored, and the accuracy.
+``choice`` compares scores on the tuning scenarios, ``regret`` prints what the recommendation costs in every scenario.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+
+from midway.comparison.recommend import rank
+from midway.comparison.run import SOURCE
+from midway.metrics import Answers, compute_scores
+
+TITLES = {"tuning": "tuning", "test": "CIFAR-10", "cifar100": "CIFAR-100"}
+Table = dict[tuple[str, str], dict[str, dict[str, float]]]
+"""Part and scenario -> candidate -> scores."""
+
+
+def further_scores(answers: Answers, others: Sequence[torch.Tensor]) -> dict[str, float]:
+    """Return scores from the literature that were tried and are not used."""
+    probabilities = answers.logits.double().softmax(dim=1)
+    images, classes = probabilities.shape
+    mean = probabilities.mean(dim=0)
+    entropy_of_mean = -torch.xlogy(mean, mean).sum().item()
+    votes = torch.stack([(answers.predictions == other).double().mean() for other in others])
+    return {
+        "confidence": 100 * probabilities.amax(dim=1).mean().item(),
+        "mutual_information": entropy_of_mean - compute_scores(answers)["mean_entropy"],
+        "nuclear_norm": (torch.linalg.svdvals(probabilities).sum() / math.sqrt(images * min(images, classes))).item(),
+        "energy": -answers.logits.double().logsumexp(dim=1).mean().item(),
+        "agreement": 100 * votes.mean().item(),
+    }
+
+
+def scores(folder: Path, path: Path) -> None:
+    """Write one row per scenario and candidate."""
+    rows = []
+    for scenario in sorted(folder.glob("*/*")):
+        files = {file.stem: np.load(file) for file in sorted(scenario.glob("*.npz")) if ".part" not in file.name}
+        logits = {label: torch.from_numpy(file["logits"]).float() for label, file in files.items()}
+        for label, file in files.items():
+            answers = Answers(
+                logits[label],
+                torch.full((len(logits[label]),), -1),
+                torch.zeros(len(logits[label])),
+                source=logits[SOURCE],
+                mirrored=torch.from_numpy(file["mirrored"]).float(),
+            )
+            others = [other.argmax(dim=1) for name, other in logits.items() if name != label]
+            accuracy = 100 * (logits[label].argmax(dim=1).numpy() == file["labels"]).mean()
+            values = compute_scores(answers) | further_scores(answers, others)
+            relative = float(file["seconds"]) / float(files["bn"]["seconds"])
+            row = {"part": scenario.parent.name, "scenario": scenario.name.replace("|", "/"), "candidate": label}
+            row |= {"images": len(logits[label]), "accuracy": f"{accuracy:.3f}", "time": f"{relative:.2f}"}
+            rows.append(row | {name: f"{value:.4f}" for name, value in values.items()})
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read(path: Path) -> Table:
+    """Read the rows that ``scores`` wrote."""
+    table: Table = {}
+    with path.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            values = {
+                name: float(value) for name, value in row.items() if name not in ("part", "scenario", "candidate")
+            }
+            table.setdefault((row["part"], row["scenario"]), {})[row["candidate"]] = values
+    return table
+
+
+def recommended(candidates: dict[str, dict[str, float]]) -> str:
+    """Return the candidate that ``midway.recommend`` recommends."""
+    return rank(candidates, [label for label in candidates if "'clustered'" in label])[1]
+
+
+def summary(table: Table, choose: Callable[[dict[str, dict[str, float]]], str]) -> dict[str, float]:
+    """Return regret and distance from the source of a choice, over scenarios."""
+    regrets, gains = [], []
+    for candidates in table.values():
+        chosen = candidates[choose(candidates)]["accuracy"]
+        regrets.append(max(each["accuracy"] for each in candidates.values()) - chosen)
+        gains.append(chosen - candidates[SOURCE]["accuracy"])
+    return {"mean": float(np.mean(regrets)), "largest": max(regrets), "worst": min(gains)}
+
+
+def correlation(table: Table, name: str, sign: float = 1.0) -> float:
+    """Return the mean rank correlation of a score with the accuracy, over scenarios."""
+    values = [
+        spearmanr(
+            [sign * each[name] for each in candidates.values()], [each["accuracy"] for each in candidates.values()]
+        )
+        for candidates in table.values()
+    ]
+    return float(np.mean([value.statistic for value in values]))
+
+
+def choice(table: Table) -> str:
+    """Return a table of scores on the tuning scenarios: each as the only criterion, and the rule of ``recommend``."""
+    table = {key: value for key, value in table.items() if key[0] == "tuning"}
+    signs = {"mean_entropy": -1.0, "energy": -1.0, "changed": -1.0}
+    names = [
+        "mirror_information", "mirror_agreement", "agreement", "classes_used", "mutual_information", "nuclear_norm",
+        "confidence", "mean_entropy", "energy",
+    ]  # fmt: skip
+    lines = [
+        "| score | rank correlation | mean regret | largest regret | at worst, against Source |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+
+    def line(title: str, rank_correlation: str, found: dict[str, float]) -> str:
+        numbers = f"{found['mean']:.2f} | {found['largest']:.2f} | {found['worst']:+.2f}"
+        return f"| {title} | {rank_correlation} | {numbers} |"
+
+    for name in names:
+        sign = signs.get(name, 1.0)
+
+        def best(each: dict[str, dict[str, float]], name: str = name, sign: float = sign) -> str:
+            return max(each, key=lambda label: sign * each[label][name])
+
+        lines.append(line(name, f"{correlation(table, name, sign):.2f}", summary(table, best)))
+    lines.append(line("`midway.recommend`", "-", summary(table, recommended)))
+    return "\n".join(lines)
+
+
+def regret(table: Table) -> str:
+    """Return a table of what is recommended in every scenario, and what it costs."""
+    lines = [
+        "| images | scenario | recommended | accuracy | best | regret | against Source | rank correlation |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for part, title in TITLES.items():
+        scenarios = {key: value for key, value in table.items() if key[0] == part}
+        for (_, scenario), candidates in scenarios.items():
+            label = recommended(candidates)
+            best = max(candidates, key=lambda each: candidates[each]["accuracy"])
+            accuracy, top = candidates[label]["accuracy"], candidates[best]["accuracy"]
+            gain = accuracy - candidates[SOURCE]["accuracy"]
+            rho = correlation({(part, scenario): candidates}, "mirror_information")
+            lines.append(
+                f"| {title} | {scenario} | {label} | {accuracy:.1f} | {best}, {top:.1f} | {top - accuracy:.1f} | "
+                f"{gain:+.1f} | {rho:.2f} |"
+            )
+        if scenarios:
+            rho = correlation(scenarios, "mirror_information")
+            rules = {"all": recommended, "all, no points for clustered": lambda each: rank(each)[1]}
+            for rule, choose in rules.items():
+                found = summary(scenarios, choose)
+                lines.append(
+                    f"| **{title}** | **{rule}: {len(scenarios)} scenarios** | | | | mean {found['mean']:.2f}, "
+                    f"largest {found['largest']:.1f} | at worst {found['worst']:+.1f} | {rho:.2f} |"
+                )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Compute scores, or print a table."""
+    if len(sys.argv) == 4 and sys.argv[1] == "scores":
+        scores(Path(sys.argv[2]), Path(sys.argv[3]))
+    elif len(sys.argv) == 3 and sys.argv[1] in ("choice", "regret"):
+        print((choice if sys.argv[1] == "choice" else regret)(read(Path(sys.argv[2]))))
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
