@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+import warnings
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from midway._suggest import unknown
 from midway.adaptation.answers import source_copy
 from midway.adaptation.base import Method
-from midway.adaptation.clustered import clustered
+from midway.adaptation.clustered import clustered, is_clustered
 from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, VIEWS, WRAP, find, hyperparameters
 from midway.adaptation.wrappers import WRAPPERS
 from midway.adaptation.wrappers.mirrored import Mirrored
@@ -20,12 +22,13 @@ from midway.adaptation.wrappers.mirrored import Mirrored
 PRESETS = ("published", "tuned")
 
 
-def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
-    """Wrap a classifier in a method by name.
+def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Method:
+    """Wrap a classifier in a method by name, or in the one that does best over all kinds of streams.
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
-        method: A name that ``midway methods`` lists.
+        method: A name that ``midway methods`` lists. None: BN with clustered statistics. A network without BatchNorm is
+            left as it is, with a warning. ``docs/recommend.md`` says why; ``midway.recommend`` chooses by your images.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
             and others); all but MEMO, DUA, NOTE, RoTTA, DELTA and BN with a prior accept ``statistics="clustered"``, or
@@ -40,7 +43,12 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
         >>> import midway
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
         Tent(CifarResNet, optimizer=None, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before', loss='entropy')
+        >>> midway.adapt(midway.models.create("resnet20"))
+        BN(CifarResNet, prior=0, statistics='clustered')
     """
+    if method is None:
+        method, defaults = default_method(model)
+        settings = defaults | settings
     known = {*hyperparameters(method), *FOR_EVERY_METHOD}
     settings = with_preset(method, settings)
     for name in settings:
@@ -72,6 +80,20 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
     if on_nonfinite == "source":
         outermost.fallback = (source_copy(given, adapted),)
     return outermost
+
+
+def default_method(model: nn.Module) -> tuple[str, dict[str, Any]]:
+    """Return the method and the settings that ``adapt`` uses if no method is named."""
+    if not isinstance(model, nn.Module) or is_clustered(model):
+        return "bn", {}
+    if any(isinstance(layer, _BatchNorm) for layer in model.modules()):
+        return "bn", {STATISTICS: "clustered"}
+    warnings.warn(
+        "the network has no BatchNorm layer, and no method was better than Source on one: it stays as it is. "
+        "Name a method, such as sar, or let midway.recommend choose by your images.",
+        stacklevel=3,
+    )
+    return "source", {}
 
 
 def preset(method: str, name: str) -> dict[str, Any]:
