@@ -49,7 +49,6 @@ TUNING = {
     "mixture:clean/speckle_noise@0.8": FIRST,
     "outlier:gaussian_blur/spatter@0.005": FIRST,
     "mixed:speckle_noise+gaussian_blur+spatter+saturate": 200,
-    "mixture:gaussian_blur/saturate": FIRST,
     "mixture:spatter/speckle_noise@0.3": FIRST,
     "pure:speckle_noise#1": FIRST,
     "pure:saturate#1": FIRST,

@@ -3,9 +3,11 @@
     python benchmarks/label_free_table.py scores runs/label_free docs/results/label_free.csv
     python benchmarks/label_free_table.py choice docs/results/label_free.csv
     python benchmarks/label_free_table.py regret docs/results/label_free.csv
+    python benchmarks/label_free_table.py kinds docs/results/label_free.csv
 
 ``scores`` computes the scores of the answers that ``benchmarks/label_free_answers.py`` stored, and the accuracy.
-``choice`` compares scores on the tuning scenarios, ``regret`` prints what the recommendation costs in every scenario.
+``choice`` compares scores on the tuning scenarios, ``regret`` prints what the recommendation costs in every scenario,
+and ``kinds`` the mean accuracy of each candidate in each kind of scenario.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from midway.comparison.run import SOURCE
 from midway.metrics import Answers, compute_scores
 
 TITLES = {"tuning": "tuning", "test": "CIFAR-10", "cifar100": "CIFAR-100"}
+KINDS = ("clean", "pure", "outlier", "mixture", "continual", "correlated")
 Table = dict[tuple[str, str], dict[str, dict[str, float]]]
 """Part and scenario -> candidate -> scores."""
 
@@ -62,9 +65,8 @@ def scores(folder: Path, path: Path) -> None:
             others = [other.argmax(dim=1) for name, other in logits.items() if name != label]
             accuracy = 100 * (logits[label].argmax(dim=1).numpy() == file["labels"]).mean()
             values = compute_scores(answers) | further_scores(answers, others)
-            relative = float(file["seconds"]) / float(files["bn"]["seconds"])
             row = {"part": scenario.parent.name, "scenario": scenario.name.replace("|", "/"), "candidate": label}
-            row |= {"images": len(logits[label]), "accuracy": f"{accuracy:.3f}", "time": f"{relative:.2f}"}
+            row |= {"images": len(logits[label]), "accuracy": f"{accuracy:.3f}"}
             rows.append(row | {name: f"{value:.4f}" for name, value in values.items()})
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
@@ -168,12 +170,30 @@ def regret(table: Table) -> str:
     return "\n".join(lines)
 
 
+def kinds(table: Table) -> str:
+    """Return a table of mean accuracies: candidates down, kinds of scenarios across, and the mean of the kinds."""
+    lines = [f"| scenarios | candidate | {' | '.join(KINDS)} | mean |", "| --- " * (len(KINDS) + 3) + "|"]
+    for part in ("tuning", "test"):
+        groups: dict[str, list[dict[str, dict[str, float]]]] = {}
+        for (each, scenario), candidates in table.items():
+            kind = "clean" if scenario == "pure:clean" else scenario.partition(":")[0].replace("mixed", "mixture")
+            if each == part:
+                groups.setdefault(kind, []).append(candidates)
+        names = [name for name in KINDS if name in groups]
+        first = groups[names[0]][0]
+        for label in first:
+            means = {name: float(np.mean([each[label]["accuracy"] for each in groups[name]])) for name in names}
+            shown = " | ".join(f"{means[name]:.1f}" if name in means else "-" for name in KINDS)
+            lines.append(f"| {TITLES[part]} | {label} | {shown} | {np.mean(list(means.values())):.1f} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Compute scores, or print a table."""
     if len(sys.argv) == 4 and sys.argv[1] == "scores":
         scores(Path(sys.argv[2]), Path(sys.argv[3]))
-    elif len(sys.argv) == 3 and sys.argv[1] in ("choice", "regret"):
-        print((choice if sys.argv[1] == "choice" else regret)(read(Path(sys.argv[2]))))
+    elif len(sys.argv) == 3 and sys.argv[1] in (tables := {"choice": choice, "regret": regret, "kinds": kinds}):
+        print(tables[sys.argv[1]](read(Path(sys.argv[2]))))
     else:
         raise SystemExit(__doc__)
 

@@ -118,8 +118,8 @@ def known_methods(monkeypatch: pytest.MonkeyPatch) -> None:
         gain = 1.0
 
         def step(self, images: Tensor) -> Tensor:
-            network = self.model
-            network.gain.data.fill_(self.gain)
+            with torch.no_grad():
+                self.model.get_parameter("gain").fill_(self.gain)
             return self.network_logits(images)
 
     class Damage(Fixed):

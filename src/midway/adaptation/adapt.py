@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import tomllib
+import warnings
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from midway._suggest import unknown
 from midway.adaptation.answers import source_copy
 from midway.adaptation.base import Method
 from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, VIEWS, WRAP, find, hyperparameters
+from midway.adaptation.replaced_statistics import statistics_of
 from midway.adaptation.statistics_by_name import BY_NAME
 from midway.adaptation.wrappers import WRAPPERS
 from midway.adaptation.wrappers.mirrored import Mirrored
@@ -20,29 +23,34 @@ from midway.adaptation.wrappers.mirrored import Mirrored
 PRESETS = ("published", "printed", "tuned")
 
 
-def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
-    """Wrap a classifier in a method by name.
+def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Method:
+    """Wrap a classifier in a method by name, or in the one that does best over all kinds of streams.
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
-        method: A name that ``midway methods`` lists.
+        method: A name that ``midway methods`` lists. None: BN with clustered statistics. A network without BatchNorm is
+            left as it is, with a warning. ``docs/recommend.md`` says why; ``midway.recommend`` chooses by your images.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
             and others); all but MEMO, TTT, DUA, NOTE, RoTTA, DELTA and BN with a prior accept
             ``statistics="clustered"``, or ``"clustered-batch"`` without memory (see ``midway.clustered``), ``"alpha"``
             (alpha-BN) and ``"unmix"`` or ``"unmix-128"`` (UnMix-TNS with 16 or 128 components); all accept
             ``views="mirror"`` (see ``midway.Mirrored``) and ``preset="published"``, MITA ``preset="printed"``, and
-            those that were searched
-            ``preset="tuned"`` (see ``midway.methods.preset``); and all accept ``on_nonfinite="source"``: a batch whose
-            answer contains NaN or Inf is answered by the network as given, the state stays as before the batch, and
-            ``diagnostics["source_answers"]`` counts such batches. The default ``"raise"`` is a ``NonFiniteError``,
+            those that were searched ``preset="tuned"`` (see ``midway.methods.preset``); and all accept
+            ``on_nonfinite="source"``: a batch whose answer contains NaN or Inf is answered by the network as given, the
+            state stays as before the batch, and ``diagnostics["source_answers"]`` counts such batches. The default ``"raise"`` is a ``NonFiniteError``,
             also with the state as before the batch.
 
     Example:
         >>> import midway
         >>> midway.adapt(midway.models.create("resnet20"), "tent", lr=1e-4)
         Tent(CifarResNet, optimizer=None, lr=0.0001, betas=(0.9, 0.999), steps=1, predict='before', loss='entropy')
+        >>> midway.adapt(midway.models.create("resnet20"))
+        BN(CifarResNet, prior=0, statistics='clustered')
     """
+    if method is None:
+        method, defaults = default_method(model)
+        settings = defaults | settings
     known = {*hyperparameters(method), *FOR_EVERY_METHOD}
     settings = with_preset(method, settings)
     for name in settings:
@@ -73,6 +81,20 @@ def adapt(model: nn.Module, method: str, **settings: Any) -> Method:
     if on_nonfinite == "source":
         outermost.fallback = (source_copy(given, adapted),)
     return outermost
+
+
+def default_method(model: nn.Module) -> tuple[str, dict[str, Any]]:
+    """Return the method and the settings that ``adapt`` uses if no method is named."""
+    if not isinstance(model, nn.Module) or statistics_of(model) is not None:
+        return "bn", {}
+    if any(isinstance(layer, _BatchNorm) for layer in model.modules()):
+        return "bn", {STATISTICS: "clustered"}
+    warnings.warn(
+        "the network has no BatchNorm layer, and no method was better than Source on one: it stays as it is. "
+        "Name a method, such as sar, or let midway.recommend choose by your images.",
+        stacklevel=3,
+    )
+    return "source", {}
 
 
 def preset(method: str, name: str) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""docs/recommend.md has the tables that benchmarks/label_free_table.py prints of the stored scores."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STORED = ROOT / "docs" / "results" / "label_free.csv"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("label_free_table", ROOT / "benchmarks/label_free_table.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_the_page_has_the_tables(script: ModuleType) -> None:
+    page = (ROOT / "docs" / "recommend.md").read_text()
+    table = script.read(STORED)
+    for block in (script.choice(table), script.regret(table), script.kinds(table)):
+        assert block in page, "run benchmarks/label_free_table.py and copy its table"
+
+
+def test_regret_by_hand(script: ModuleType) -> None:
+    def candidate(accuracy: float, information: float) -> dict[str, float]:
+        return {"accuracy": accuracy, "mirror_information": information, "changed": 10.0, "late_classes": 100.0}
+
+    table = {
+        ("test", "one"): {"source": candidate(50, 20), "a": candidate(60, 30), "b": candidate(64, 25)},
+        ("test", "two"): {"source": candidate(90, 80), "a": candidate(80, 70), "b": candidate(70, 60)},
+    }
+    assert script.summary(table, script.recommended) == {"mean": 2.0, "largest": 4.0, "worst": 0.0}
+    assert script.correlation(table, "mirror_information") == pytest.approx((0.5 + 1) / 2)
+
+
+def test_scores_of_stored_answers(script: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "answers" / "tuning" / "mixture:fog|snow"
+    folder.mkdir(parents=True)
+    logits = np.array([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 4.0]], dtype=np.float16)
+    labels = np.array([0, 1, 1, 1], dtype=np.int16)
+    for label, given in (("source", logits), ("bn", logits[::-1])):
+        np.savez(folder / f"{label}.npz", logits=given, mirrored=given, labels=labels, sizes=[4], seconds=np.array(2.0))
+    script.scores(tmp_path / "answers", tmp_path / "scores.csv")
+    table = script.read(tmp_path / "scores.csv")
+    assert list(table) == [("tuning", "mixture:fog/snow")]
+    source = table["tuning", "mixture:fog/snow"]["source"]
+    assert (source["accuracy"], source["mirror_information"], source["agreement"]) == (75, 100, 0)
+    certain = 1 / (1 + math.exp(-4))
+    assert source["confidence"] == pytest.approx(100 * certain, abs=1e-3)
+    assert source["energy"] == pytest.approx(-math.log(1 + math.exp(4)), abs=1e-3)
