@@ -134,7 +134,7 @@ class PlainMITA:
         model, optimizer, chains = self.models[which], self.optimizers[which], self.chains[which]
         before = None
         for _ in range(self.steps[which]):
-            if self.shared_gradient or self.keep_confidence:
+            if self.shared_gradient or self.keep_confidence or self.by_uncertainty:
                 x = images.clone().requires_grad_()
                 logits = model(x)
                 before = logits.detach(), torch.autograd.grad(-logits.logsumexp(1).sum(), x)[0]
@@ -153,7 +153,11 @@ class PlainMITA:
             loss = energy(model, images).mean() - energy(model, contrasted.detach()).mean()
             optimizer.zero_grad()
             loss.backward()
+            scale = share_of_step(before[0]) if self.by_uncertainty and before else 1.0
+            start = [parameter.detach().clone() for parameter in model.parameters()]
             optimizer.step()
+            for parameter, value in zip(model.parameters(), start, strict=True):
+                parameter.data = value + scale * (parameter.data - value)
             self.pull(model, self.source_share)
         return before
 
@@ -173,7 +177,7 @@ class PlainMITA:
             if self.shared_gradient and update and step == 0:
                 logits, gradient = update
             if self.by_uncertainty and step == 0:
-                size *= min(1, (1 - float(torch.softmax(logits, dim=1).max(dim=1).values.mean())) / 0.2)
+                size *= share_of_step(logits)
             if self.gradient_filter == "spectral":
                 gradient = weighed(gradient, images)
             x = x - size / 2 * gradient
@@ -200,6 +204,12 @@ class PlainMITA:
         if self.keep_confidence and before is not None:
             logits = torch.stack([exchanged(*rows) for rows in zip(before[0], logits, strict=True)])
         return logits
+
+
+def share_of_step(logits: Tensor) -> float:
+    """By the uncertainty of the batch."""
+    uncertainty = 1 - float(torch.softmax(logits, dim=1).max(dim=1).values.mean())
+    return min(1.0, (uncertainty / 0.2) ** 2)
 
 
 def exchanged(confident: Tensor, answer: Tensor) -> Tensor:

@@ -113,7 +113,8 @@ class ModelAda:
     that of the samples. Adam (step size beta in the paper) and the chains persist from batch to batch.
 
     ``source_share`` moves the weights this share of the way back to the source after each step, against drift in long
-    streams. ``image_gradient`` returns the gradient of the images from the pass of the update.
+    streams. ``image_gradient`` returns the gradient of the images from the pass of the update. ``by_uncertainty``
+    multiplies each step by ``step_scale`` of the logits of the images.
     """
 
     def __init__(
@@ -127,13 +128,14 @@ class ModelAda:
         starts: UniformNoise | None = None,
         source_share: float = 0.0,
         image_gradient: bool = False,
+        by_uncertainty: bool = False,
     ) -> None:
         if not 0 <= source_share <= 1:
             raise ValueError(f"source_share must be between 0 and 1, got {source_share}.")
         self.energy = energy
         self.trainable = [parameter for parameter in energy.network.parameters() if parameter.requires_grad]
         self.source_weights = [parameter.detach().clone() for parameter in self.trainable]
-        self.source_share, self.image_gradient = source_share, image_gradient
+        self.source_share, self.image_gradient, self.by_uncertainty = source_share, image_gradient, by_uncertainty
         self.optimizer = torch.optim.Adam(self.trainable, lr=lr, betas=betas)
         self.buffer = chains.starts() if starts is None else starts
         self.randomness, self.steps, self.samples = randomness, chains.steps, chains.samples or None
@@ -161,7 +163,10 @@ class ModelAda:
                 logits.append(answers.detach())
                 yield sign * free_energy(answers).mean()
 
+        before = [weight.detach().clone() for weight in self.trainable] if self.by_uncertainty else []
         taken = optimizer_step(contrast(), self.optimizer)
+        if taken and self.by_uncertainty:
+            average_towards(self.trainable, before, 1 - step_scale(logits[0]))
         if taken and self.source_share:
             average_towards(self.trainable, self.source_weights, self.source_share)
         if self.shared_pass:
@@ -248,20 +253,20 @@ def data_ada(
 
 
 FULL_STEP_FROM = 0.2
-"""The mean uncertainty of a batch from which images take full steps."""
+"""The mean uncertainty of a batch from which the model and the images take full steps."""
 
 
 def step_scale(logits: Tensor) -> float:
-    """Return the share of a full step that images take, by the mean uncertainty of their batch.
+    """Return the share of a full step that model and images take, by the squared mean uncertainty of the batch.
 
     The uncertainty of an image is 1 - p(y) of its top class y. Predictions for clean and weakly corrupted images are
-    certain, and a step that helps against strong noise harms them.
+    certain, and steps that help against strong noise harm them.
 
     Example:
         >>> import torch
         >>> from midway.adaptation.energy import step_scale
-        >>> round(step_scale(torch.tensor([[0.9, 0.1], [1.0, 0.0]]).log()), 3)  # a mean uncertainty of 0.05
-        0.25
+        >>> round(step_scale(torch.tensor([[0.9, 0.1], [1.0, 0.0]]).log()), 2)  # a mean uncertainty of 0.05
+        0.06
     """
     uncertainty = 1 - logits.softmax(dim=1).amax(dim=1).mean().item()
-    return min(1.0, uncertainty / FULL_STEP_FROM) if math.isfinite(uncertainty) else 1.0
+    return min(1.0, (uncertainty / FULL_STEP_FROM) ** 2) if math.isfinite(uncertainty) else 1.0

@@ -69,9 +69,9 @@ class MITA(Method):
         gradient_filter: ``"spectral"`` multiplies the gradient of the images at each frequency by the power of their
             batch relative to natural images (``midway.sampling.SpectralFilter``). None does not filter, as in the
             paper; images of low contrast or without fine detail are then lost in what the gradient adds.
-        by_uncertainty: Multiply the step size of the images by the mean uncertainty of the batch, 1 - p of the top
-            class, relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where the network is
-            certain, images hardly change. The paper has one step size for all.
+        by_uncertainty: Multiply the steps of the models and of the images by the squared mean uncertainty of the batch
+            (1 - p of the top class), relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where
+            the network is certain, little changes. The paper has the same steps for all batches.
         keep_confidence: Answer with the class of the adapted image and the sorted probabilities of the image as given,
             which an earlier pass has computed. Adapted images have low energy, and their answers too much confidence.
         adapt_data: False leaves the images as they are (MITA without D).
@@ -153,7 +153,7 @@ class MITA(Method):
         buffer_size: int = 0,
         reinit_probability: float = 0.05,
         data_steps: int = 1,
-        data_step_size: float = 0.06,
+        data_step_size: float = 0.12,
         shared_gradient: bool = True,
         gradient_filter: Literal["spectral"] | None = "spectral",
         by_uncertainty: bool = True,
@@ -163,7 +163,7 @@ class MITA(Method):
         lr: float = 1e-2,
         data_model_lr: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
-        source_share: float = 0.05,
+        source_share: float = 0.02,
         precision: Precision = "float32",
         seed: int = 0,
     ) -> None:
@@ -200,6 +200,7 @@ class MITA(Method):
             samples,
         )
         settings: dict[str, Any] = {"betas": betas, "randomness": self.randomness, "source_share": source_share}
+        settings |= {"by_uncertainty": by_uncertainty}
         shared_gradient = shared_gradient and adapt_data
         predictor_ada = data_model_ada = None
         if adapt_model and not self.single:
