@@ -263,10 +263,12 @@ SECTIONS = (
         "Clustered statistics: the paper's pairs",
         "The same on the pairs of the paper, whose corruptions were not used to choose the constants; 50 outliers a"
         " stream.",
-        "Outliers rise above Source in five of the six pairs, in the mean by far, and all mixtures gain: in the mean they"
+        "Outliers rise above Source in five of the six pairs, in the mean by far, and all mixtures gain: in the mean"
+        " they"
         " are within a point of the oracle, which knows the kinds ([clustered.md](clustered.md)). A lone elastic"
         " transform in fog is not told apart by its spectrum and stays below Source. The rest of the outlier streams"
-        " loses a little, most of all zoom blur: images with unusual content are taken for kinds. Fifty outliers are few"
+        " loses a little, most of all zoom blur: images with unusual content are taken for kinds. Fifty outliers are"
+        " few"
         " (one is two points); clustered.md has a thousand a pair.",
         brief=True,
     ),
@@ -274,11 +276,14 @@ SECTIONS = (
         "clustered_mixed",
         "Clustered statistics: mixed domains",
         "All fifteen corruptions in random order, the first 667 test images under each. `bn_alpha` is alpha-BN,"
-        " `bn_unmix` UnMix-TNS with the 128 components published for mixed domains ([methods.md](methods.md)); no weight"
+        " `bn_unmix` UnMix-TNS with the 128 components published for mixed domains ([methods.md](methods.md)); no"
+        " weight"
         " is updated.",
-        "On each corruption by itself BN has 78.4 in the mean (2,000 images, the section on tuned settings). Clustered"
-        " statistics close nearly three quarters of the gap between that and BN on the mixture. The two published"
-        " statistics stay near Source: alpha-BN by its fixed share of the source, UnMix-TNS because its components start"
+        "Clustered statistics close nearly three quarters of the gap between BN on the mixture and BN on each"
+        " corruption"
+        " by itself (the section on tuned settings has its mean). The two published"
+        " statistics stay near Source: alpha-BN by its fixed share of the source, UnMix-TNS because its components"
+        " start"
         " at the source and move slowly.",
         images=10_005,
         brief=True,
