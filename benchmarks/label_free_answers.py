@@ -89,7 +89,8 @@ class SharedFeatures(nn.Module):
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        self.fc, network.fc = network.fc, nn.Identity()
+        self.fc: nn.Module = network.get_submodule("fc")
+        network.fc = nn.Identity()
         self.body = network
         SharedFeatures.known = {}
 
@@ -177,6 +178,7 @@ def main() -> None:
         folder = options.out / options.part / stream.name.replace("/", "|").replace(ALL, "all")
         folder.mkdir(parents=True, exist_ok=True)
         batches, shared = None, None
+        model: nn.Module
         for entry in parse_entries(options.methods):
             path = folder / f"{entry.label}.npz"
             if path.exists():
@@ -188,7 +190,7 @@ def main() -> None:
                 model = network()
             arrays = answers(midway.adapt(model, entry.name, **entry.settings), batches)
             part = path.with_suffix(".part.npz")
-            np.savez_compressed(part, **arrays)
+            np.savez_compressed(part, **arrays)  # type: ignore[arg-type]
             part.rename(path)
             accuracy = 100 * (arrays["logits"].argmax(1) == arrays["labels"]).mean()
             print(f"{stream.name[:60]:60} {entry.label:30} {accuracy:6.2f} {arrays['seconds']:.1f} s", flush=True)

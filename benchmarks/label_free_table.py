@@ -66,7 +66,7 @@ def scores(folder: Path, path: Path) -> None:
             accuracy = 100 * (logits[label].argmax(dim=1).numpy() == file["labels"]).mean()
             values = compute_scores(answers) | further_scores(answers, others)
             row = {"part": scenario.parent.name, "scenario": scenario.name.replace("|", "/"), "candidate": label}
-            row |= {"images": len(logits[label]), "accuracy": f"{accuracy:.3f}"}
+            row |= {"images": str(len(logits[label])), "accuracy": f"{accuracy:.3f}"}
             rows.append(row | {name: f"{value:.4f}" for name, value in values.items()})
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")

@@ -137,13 +137,14 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | Non
     """Train to the end of the recipe, or to an earlier step, resuming from ``out/last.pt`` when it is there."""
     out.mkdir(parents=True, exist_ok=True)
     train_images, train_labels = arrays(data, "train")
-    test_images, test_labels = (part[:500].copy() for part in arrays(data, "test"))
+    test_images, test_labels = arrays(data, "test")
+    test_images, test_labels = test_images[:500].copy(), test_labels[:500].copy()
     padded = np.pad(train_images, ((0, 0), (4, 4), (4, 4), (0, 0)), mode="reflect")
     torch.manual_seed(recipe.seed)
     network = RotationWideResNet(mean=MEAN, std=STD, groups=recipe.groups)
     some = torch.from_numpy(train_images[:256].copy()).permute(0, 3, 1, 2).float().div(255)
     warm_start(network, midway.models.load(START), some)
-    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     groups = []
     for new in (True, False):
         own = [p for name, p in network.named_parameters() if name.startswith("rotation.") is new]
@@ -199,7 +200,7 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | Non
 
 def export(network: RotationWideResNet, recipe: Recipe, data: Path | None, folder: Path) -> Card:
     """Write the weights as safetensors in half precision and the card beside them."""
-    images, labels = (part.copy() for part in arrays(data, "test"))
+    images, labels = arrays(data, "test")
     file = folder / f"{NAME}.safetensors"
     halves = {key: value.half() for key, value in network.state_dict().items()}
     save_file({key: value.contiguous() for key, value in halves.items()}, file)

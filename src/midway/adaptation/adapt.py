@@ -38,8 +38,8 @@ def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Metho
             ``views="mirror"`` (see ``midway.Mirrored``) and ``preset="published"``, MITA ``preset="printed"``, and
             those that were searched ``preset="tuned"`` (see ``midway.methods.preset``); and all accept
             ``on_nonfinite="source"``: a batch whose answer contains NaN or Inf is answered by the network as given, the
-            state stays as before the batch, and ``diagnostics["source_answers"]`` counts such batches. The default ``"raise"`` is a ``NonFiniteError``,
-            also with the state as before the batch.
+            state stays as before the batch, and ``diagnostics["source_answers"]`` counts such batches. The
+            default ``"raise"`` is a ``NonFiniteError``, also with the state as before the batch.
 
     Example:
         >>> import midway
