@@ -43,7 +43,7 @@ class TTT(Method):
         auxiliary: The rotation head: the name of a method of the model from images to the logits of 0, 90, 180 and 270
             degrees, anticlockwise as by ``torch.rot90``.
         online: Keep the adapted weights (TTT-Online), or start from the source for each group of images (TTT).
-        lr: Step size of SGD (published: 0.001).
+        lr: Step size of SGD, as published.
         steps: Steps for each group of images; None: 1 online, else 10 (published).
         images_per_step: Images in a group, which share their steps (published: 1); more take less time.
         copies: Copies of each image per step, cropped, flipped and turned at random (published: 32).
@@ -103,7 +103,7 @@ class TTT(Method):
         *,
         auxiliary: str = "rotation_logits",
         online: bool = True,
-        lr: float = 0.003,
+        lr: float = 0.001,
         steps: int | None = None,
         images_per_step: int = 1,
         copies: int = 4,
