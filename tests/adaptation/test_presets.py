@@ -40,7 +40,7 @@ PUBLISHED = {  # where the defaults are Midway's own, as docs/methods.md says
     "memo": {"fill": "red"},
     "dda": {"respacing": 100, "steps": 50, "scale": 6.0},
     "note": {"weight_decay": 5e-4},
-    "ttt": dict(midway.TTT.published),
+    "ttt": {"online": False, "copies": 32, "rotations": "random", "trainable": "branch", "crop": "pad"},
 }
 
 

@@ -90,7 +90,6 @@ class TTT(Method):
     search_space = search_over(lr=LogUniform(1e-4, 1e-1), images_per_step=Choice(1, 2, 4, 8, 16, 32))
     published = {  # noqa: RUF012
         "online": False,
-        "lr": 0.001,
         "copies": 32,
         "rotations": "random",
         "trainable": "branch",
