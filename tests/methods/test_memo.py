@@ -187,7 +187,9 @@ class Rich(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "make", [Rich, lambda: WideResNet(depth=10, width=1), lambda: midway.models.create("resnet20")], ids=str
+    "make",
+    [Rich, lambda: WideResNet(depth=10, width=1), lambda: midway.models.create("resnet20")],
+    ids=["rich", "wide", "resnet20"],
 )
 def test_gradients_and_answers_by_image_are_those_of_each_image(make: type[nn.Module]) -> None:
     with torch.random.fork_rng():
