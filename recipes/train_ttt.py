@@ -201,6 +201,7 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | Non
 def export(network: RotationWideResNet, recipe: Recipe, data: Path | None, folder: Path) -> Card:
     """Write the weights as safetensors in half precision and the card beside them."""
     images, labels = arrays(data, "test")
+    images = images.copy()  # torch warns of arrays that are read-only
     file = folder / f"{NAME}.safetensors"
     halves = {key: value.half() for key, value in network.state_dict().items()}
     save_file({key: value.contiguous() for key, value in halves.items()}, file)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from result_sections import SECTIONS, TUNED, Section
+from result_sections import SECTIONS, TUNED, TWO_MODELS, Section
 
 from midway.bench import Grid, Record, paper, read_records
 from midway.bench.plan import read_plan
@@ -95,8 +95,10 @@ def write_section(section: Section, folder: Path) -> str:
 
 def ranking(rows: Frame, data: str | None) -> list[str]:
     """Compare MITA with the best other method; rows of tuned settings among defaults are left out."""
-    rivals = rows.where(label=[label for label in rows.unique("label") if not label.endswith(TUNED)])
-    among = ", default settings only" if len(rivals) < len(rows) else ""
+    labels = [label for label in rows.unique("label") if label != TWO_MODELS]
+    defaults = [label for label in labels if not label.endswith(TUNED)]
+    rivals = rows.where(label=defaults)
+    among = ", default settings only" if len(defaults) < len(labels) else ""
     named = {"A": "the first distribution of a pair", "B": "the second", "all": "all images of a stream"}
     compared = "\n".join(f"- {named[part]}: {result}" for part, result in versus_best(rivals).items())
     best = best_sentence(paper_table(rivals, data=data))
