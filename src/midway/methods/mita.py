@@ -163,7 +163,7 @@ class MITA(Method):
         lr: float = 1e-2,
         data_model_lr: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
-        source_share: float = 0.02,
+        source_share: float = 0.005,
         precision: Precision = "float32",
         seed: int = 0,
     ) -> None:
