@@ -112,7 +112,7 @@ def test_the_given_method_never_changes_and_the_wrapper_starts_from_its_source()
 
 
 def test_only_methods_are_wrapped() -> None:
-    with pytest.raises(TypeError, match=r"Episodic wraps a method, such as Tent\(model\), got Sequential"):
+    with pytest.raises(TypeError, match=r"Episodic wraps a method, such as Tent\(model\), got TinyNetwork"):
         midway.Episodic(tiny_network())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="min_diversity must be a share of the classes from 0 to 1, got 80"):
         midway.Guarded(midway.Tent(tiny_network()), min_diversity=80)
@@ -271,7 +271,7 @@ def test_wrapped_methods_are_evaluated_like_others() -> None:
 
 
 def test_wrappers_by_name_and_in_plans() -> None:
-    assert repr(midway.adapt(tiny_network(), "bn", wrap="episodic")) == "Episodic(BN(Sequential, prior=0))"
+    assert repr(midway.adapt(tiny_network(), "bn", wrap="episodic")) == "Episodic(BN(TinyNetwork, prior=0))"
     (entry,) = parse_entries('tent(wrap="guarded", lr=0.5)')
     assert entry.complete_settings(0)["wrap"] == "guarded"
     method = midway.adapt(tiny_network(), "tent", **entry.settings)

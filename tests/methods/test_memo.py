@@ -272,8 +272,8 @@ def test_published_settings_follow_the_size_of_the_images() -> None:
     small, large = MEMO(tiny_network()), MEMO(tiny_network(), views=2)
     small(batches(1, size=1)[0])
     large(batches(1, size=1, side=128)[0])
-    assert repr(small).startswith("MEMO(Sequential, views=32, lr=0.005, crop='pad', steps=1, prior=16")
-    assert repr(large).startswith("MEMO(Sequential, views=2, lr=0.00025, crop='resize', steps=1, prior=16")
+    assert repr(small).startswith("MEMO(TinyNetwork, views=32, lr=0.005, crop='pad', steps=1, prior=16")
+    assert repr(large).startswith("MEMO(TinyNetwork, views=2, lr=0.00025, crop='resize', steps=1, prior=16")
 
 
 def test_steps_that_are_not_finite_are_not_taken() -> None:
