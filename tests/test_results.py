@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import write_gallery
@@ -12,7 +13,7 @@ import write_results
 
 from midway.bench import Grid, read_records
 from midway.bench.plan import read_plan
-from midway.report import Column, Frame, Row, Table, Value
+from midway.report import Column, Frame, Row, Table, Value, frame
 from midway.streams import Scenario
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
@@ -109,3 +110,21 @@ def test_costs_by_hand() -> None:
     (source,) = (line for line in lines if line.startswith("| source |"))
     seconds = next(r.result.seconds_per_batch for r in records if r.result is not None and r.cell.label == "source")
     assert source.split(" | ")[1:5] == [f"{seconds:.2g}", "1", "1", "0"]  # seconds, times Source, forward, backward
+
+
+def test_the_table_of_mitas_forms_is_of_the_stored_runs() -> None:
+    """The numbers stand in a page that is written by hand."""
+    page = (FOLDER.parent / "methods.md").read_text()
+
+    def mean(run: str, label: str, kind: str, metric: str = "accuracy") -> float:
+        rows = frame(FOLDER / run).where(label=label, group="all", metric=metric)
+        return fmean(row.value for row in rows if row.scenario.kind == kind)
+
+    forms = ("mita", "mita_two_models")
+    corruptions = " | ".join(f"{mean('defaults', label, 'pure'):.2f}" for label in forms)
+    assert f"| fifteen corruptions, 2,000 images each | {corruptions} | - |" in page
+    for kind in ("pure", "outlier", "mixture"):
+        values = " | ".join(f"{mean('mita', label, kind):.2f}" for label in (*forms, "tea_equal_budget"))
+        assert f" | {values} |" in page
+    errors = [mean("mita", label, "pure", "calibration_error") for label in (*forms, "tea_equal_budget")]
+    assert f" | {' | '.join(f'{error:.1f}' for error in errors)} |" in page

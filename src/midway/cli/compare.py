@@ -16,12 +16,16 @@ from midway.comparison import compare as compare_methods
 from midway.comparison.run import DEFAULT_METHODS
 from midway.models import ARCHITECTURES
 
+Network = Annotated[
+    str, typer.Argument(help="A name, a checkpoint, architecture@checkpoint, or file.py:function for your own network.")
+]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Images per batch (default: 200, large ones 64).")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the methods and of the order.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results; run it again to resume.")]
+
 
 def compare(
-    network: Annotated[
-        str,
-        typer.Argument(help="A name, a checkpoint, architecture@checkpoint, or file.py:function for your own network."),
-    ],
+    network: Network,
     data: Annotated[str, typer.Argument(help="A folder with or without class folders, or the name of a data set.")],
     methods: Annotated[str, typer.Option(help='Such as "tent,tea(steps=4),mita".')] = DEFAULT_METHODS,
     classes: Annotated[
@@ -31,20 +35,17 @@ def compare(
             "list such as imagenet-r."
         ),
     ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Images per batch (default: 200, large ones 64).")
-    ] = None,
+    batch_size: BatchSize = None,
     images: Annotated[int | None, typer.Option(min=1, help="Use at most this many images (default: all).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the methods and of the order.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; run it again to resume.")] = None,
+    seed: Seed = 0,
+    out: Out = None,
     report: Annotated[Path | None, typer.Option(help="Write the table to a .html, .md or .csv file.")] = None,
     as_json: Json = False,
     import_: Import = None,
 ) -> None:
     """Compare methods on images of your own: accuracies for class folders, label-free scores for other folders."""
     import_plugins(split_commas(import_) or [])
-    if not Path(data).expanduser().exists() and ("/" in data or data.startswith("~")):
-        raise FileNotFoundError(f"there is no folder {data}.")
+    check_folder(data)
     known = None if classes is None else READERS["classes"]("classes", classes)
     result = compare_methods(
         trained_network(network),
@@ -62,6 +63,12 @@ def compare(
         print(result)
     if report is not None:
         terminal(stderr=True).print(f"Report: {result.report(report)}", highlight=False, soft_wrap=True)
+
+
+def check_folder(data: str) -> None:
+    """Raise if data are written like a folder and there is none."""
+    if not Path(data).expanduser().exists() and ("/" in data or data.startswith("~")):
+        raise FileNotFoundError(f"there is no folder {data}.")
 
 
 def trained_network(name: str) -> nn.Module:
