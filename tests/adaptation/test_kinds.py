@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.kinds import RECENT, Assignment, KnownKinds, _Fit, assign
-from midway.adaptation.spectra import BANDS, FEATURES, spectra
+from midway.adaptation.spectra import BANDS, FEATURES, log_kurtosis, spectra
 from midway.adaptation.two_parts import LEANING, shrunk, two_parts
 
 
@@ -35,7 +36,29 @@ def naive_spectrum(image: Tensor) -> list[float]:
                 if low <= np.hypot(i * 32 / height, j * 32 / width) < high
             ]
             values.append(np.log((np.mean(inside) if inside else 0) + 1e-6))
-    return values
+    return [*values, naive_log_kurtosis(mean.tolist())]
+
+
+def naive_log_kurtosis(plane: list[list[float]]) -> float:
+    """One pixel at a time; a neighbour beyond the border is the pixel itself."""
+    height, width = len(plane), len(plane[0])
+    details = []
+    for i in range(height):
+        for j in range(width):
+            steps = ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1))
+            near = [plane[min(max(a, 0), height - 1)][min(max(b, 0), width - 1)] for a, b in steps]
+            details.append(plane[i][j] - sum(near) / 4)
+    variance = sum(each**2 for each in details) / len(details)
+    fourth = sum(each**4 for each in details) / len(details)
+    return float(np.log(fourth / (variance + 1e-7) ** 2 + 0.1))
+
+
+def test_the_kurtosis_of_one_bright_pixel() -> None:
+    plane = torch.zeros(1, 1, 5, 5)
+    plane[0, 0, 2, 2] = 1  # differences: 1 once, -1/4 four times, 0 twenty times
+    variance, fourth = (1 + 4 / 16) / 25, (1 + 4 / 256) / 25
+    assert log_kurtosis(plane).item() == pytest.approx(math.log(fourth / variance**2 + 0.1), rel=1e-4)
+    assert log_kurtosis(plane * 0).item() == pytest.approx(math.log(0.1))
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (2, 8, 8), (4, 20, 33), (3, 64, 48)])
@@ -71,7 +94,7 @@ def test_the_covariance_is_shrunk_as_written() -> None:
     found = shrunk(plain, 50)
     for i in range(FEATURES):
         for j in range(FEATURES):
-            expected = (plain[i, i] + 2) / 52 + 0.1 if i == j else plain[i, j] / 50 * (1 - 30 / 80)
+            expected = (plain[i, i] + 2) / 52 + 0.1 if i == j else plain[i, j] / 50 * (1 - 31 / 81)
             assert found[i, j] == pytest.approx(float(expected))
 
 

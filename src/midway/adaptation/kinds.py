@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from midway.adaptation.spectra import FEATURES, FLOOR, PLANES
+from midway.adaptation.spectra import COLOURS, FEATURES, FLOOR, GREY
 from midway.adaptation.two_parts import FEWEST, LEANING, shrunk, threshold, two_parts
 
 LIMIT = 24
@@ -104,7 +104,7 @@ def assign(known: KnownKinds, spectra: Tensor) -> tuple[Assignment, KnownKinds]:
 
     Example:
         >>> import torch
-        >>> spectra = torch.randn(200, 30)
+        >>> spectra = torch.randn(200, 31)
         >>> spectra[:100] += 5
         >>> kinds, known = assign(KnownKinds.none(), spectra)
         >>> kinds.members.argmax(dim=1).unique(return_counts=True)[1].tolist()
@@ -314,10 +314,10 @@ class _Fit:
 
 def _with_colours(recent: Tensor, batch: Tensor) -> Tensor:
     """Join the spectra and give grey images the colours of similar images: greyness is content, not a corruption."""
-    x, bands = torch.cat([recent, batch]), FEATURES // PLANES
-    grey = (x[:, bands:] < math.log(FLOOR) + 0.1).all(dim=1)
+    x = torch.cat([recent, batch])
+    grey = (x[:, COLOURS] < math.log(FLOOR) + 0.1).all(dim=1)
     if grey.any() and not grey.all():
         coloured = x[~grey]
-        similar = torch.cdist(x[grey, :bands], coloured[:, :bands]).topk(min(8, len(coloured)), largest=False).indices
-        x[grey, bands:] = coloured[similar, bands:].mean(dim=1)
+        similar = torch.cdist(x[grey, GREY], coloured[:, GREY]).topk(min(8, len(coloured)), largest=False).indices
+        x[grey, COLOURS] = coloured[similar, COLOURS].mean(dim=1)
     return x
