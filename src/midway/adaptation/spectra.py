@@ -26,7 +26,7 @@ FLOOR = 1e-6
 
 
 def spectra(images: Tensor) -> Tensor:
-    """Return the log power of images (N, C, H, W) in ten radial frequency bands of three planes, and their log kurtosis.
+    """Return the log power of images (N, C, H, W) in ten frequency bands of three planes, and their log kurtosis.
 
     The planes are the mean of the channels and the differences of the first and the last channel from it; a plane that
     an image does not have (one or two channels) is constant. The power is that of the orthonormal cosine transform,
