@@ -87,7 +87,7 @@ def benchmark_entries(only: str = "") -> tuple[Entry, ...]:
         entries = parse_entries(only)
         return (*([] if "source" in {each.label for each in entries} else parse_entries("source")), *entries)
     methods = [CHEAPER.get(name, name) for name in names() if name not in LEFT_OUT]
-    return parse_entries(", ".join([*methods, VARIANTS]))
+    return tuple(parse_entries(", ".join([*methods, VARIANTS])))
 
 
 def benchmark_streams(only: Sequence[str] = ()) -> dict[str, Streams]:
