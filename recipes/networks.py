@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -73,48 +71,8 @@ def cifar100_resnet56() -> nn.Module:
     return midway.models.load(CIFAR100, architecture="resnet56", classes=100)
 
 
-class PreActivationBlock(nn.Module):
-    """Twice GroupNorm, ReLU and 3x3 convolution; the shortcut is averaged and filled up with empty channels."""
-
-    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
-        super().__init__()
-        self.bn1, self.bn2 = nn.GroupNorm(8, in_channels), nn.GroupNorm(8, out_channels)
-        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride=stride, padding=1, bias=False)
-        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
-        self.stride, self.empty = stride, out_channels - in_channels
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Add the residual to the shortcut."""
-        residual: Tensor = self.conv2(F.relu(self.bn2(self.conv1(F.relu(self.bn1(x))))))
-        shortcut = F.pad(F.avg_pool2d(x, self.stride), (0, 0, 0, 0, 0, self.empty))
-        return residual + shortcut
-
-
-class GroupNormResNet26(nn.Module):
-    """ResNet-26 with GroupNorm, the network of MEMO and TTT for CIFAR-10: 0.4 million weights, 32 pixels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
-        for stage, (before, after) in enumerate(((16, 16), (16, 32), (32, 64)), start=1):
-            first = PreActivationBlock(before, after, stride=1 if stage == 1 else 2)
-            blocks = (PreActivationBlock(after, after, stride=1) for _ in range(3))
-            self.add_module(f"layer{stage}", nn.Sequential(first, *blocks))
-        self.bn, self.fc = nn.GroupNorm(8, 64), nn.Linear(64, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits."""
-        x = self.conv1(x)
-        for stage in (1, 2, 3):
-            x = self.get_submodule(f"layer{stage}")(x)
-        logits: Tensor = self.fc(F.relu(self.bn(x)).mean(dim=(2, 3)))
-        return logits
-
-
-def cifar10_resnet26_gn() -> Prepared:
-    """Load MEMO's network for CIFAR-10: ``memo(preset="published")`` on it is MEMO's published setting."""
+def cifar10_resnet26_gn() -> nn.Module:
+    """Load MEMO's network for CIFAR-10, a ResNet-26 with GroupNorm: 0.4 million weights, 32 pixels."""
     if not MEMO_CIFAR10.is_file():
         raise FileNotFoundError(f"{MEMO_CIFAR10} is missing: put the weights of MEMO's ResNet-26 there.")
-    network = GroupNormResNet26()
-    network.load_state_dict(torch.load(MEMO_CIFAR10, map_location="cpu", weights_only=True))
-    return Prepared(network.eval(), mean=0.5, std=0.5)
+    return midway.models.load(MEMO_CIFAR10, architecture="resnet26_gn")

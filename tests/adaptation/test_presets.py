@@ -40,6 +40,8 @@ PUBLISHED = {  # where the defaults are Midway's own, as docs/methods.md says
     "memo": {"fill": "red"},
     "dda": {"respacing": 100, "steps": 50, "scale": 6.0},
     "note": {"weight_decay": 5e-4},
+    "roid": {"prior_correction": "unscaled"},
+    "cmf": {"prior_correction": "unscaled"},
     "ttt": {"online": False, "copies": 32, "rotations": "random", "trainable": "branch", "crop": "pad"},
 }
 
@@ -59,7 +61,8 @@ def test_the_published_preset_is_the_defaults_where_nothing_else_is_known(method
 
 def test_the_documentation_lists_every_published_value_that_is_not_the_default() -> None:
     text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
-    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ") and "`" in line}
+    lines = [line for line in text.splitlines() if line.startswith("| ") and "`" in line]
+    rows = {title: line for line in lines for title in line.split("|")[1].strip().split(", ")}
     for method, values in PUBLISHED.items():
         row = rows[midway.methods.find(method).about.title]
         assert all(f"`{key}={value!r}`" in row for key, value in values.items()), row
@@ -79,8 +82,9 @@ def test_mita_as_printed_starts_chains_afresh_with_more_noise_and_adapts_the_dat
 def test_what_cannot_be_had_is_said() -> None:
     with pytest.raises(ValueError, match="unknown preset 'tund': did you mean 'tuned'"):
         midway.adapt(tiny_network(), "tent", preset="tund")
-    with pytest.raises(ValueError, match="no tuned hyper-parameters of memo, only of source, pl"):
-        midway.adapt(tiny_network(), "memo", preset="tuned")
+    for method in {*midway.methods.names()} - {"source", *SEARCHED}:
+        with pytest.raises(ValueError, match=f"no tuned hyper-parameters of {method}: .* source, pl, .*omit preset"):
+            midway.adapt(tiny_network(), method, preset="tuned")
     with pytest.raises(TypeError, match=r'midway.adapt\(model, "...", preset=\'tuned\'\)'):
         midway.Tent(tiny_network(), preset="tuned")  # type: ignore[call-arg]
     assert preset("source", "tuned") == {}

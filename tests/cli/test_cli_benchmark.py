@@ -18,7 +18,8 @@ def test_the_benchmark_runs_and_continues(tmp_path: Path) -> None:
     answer = runner.invoke(app, command, env=WIDE)
     assert answer.exit_code == 0, answer.output
     table = json.loads((tmp_path / "table.json").read_text())[0]
-    assert [column["group"] for column in table["columns"]] == ["continual", "continual", "outliers", "cost"]
+    groups = ["continual", "continual, WRN-28-10", "outliers", "cost", "cost"]
+    assert [column["group"] for column in table["columns"]] == groups
     results = {(r.cell.label, r.cell.scenario.kind): r.result for r in read_records(tmp_path) if r.result is not None}
     continual = results["bn", "continual"]
     shown = {row["label"]: row["values"][0]["mean"] for row in table["rows"]}

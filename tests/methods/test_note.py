@@ -12,7 +12,7 @@ import midway
 from midway.adaptation.instance_aware import adapting, instance_aware, shrink, use_instance_aware_statistics
 from midway.methods.note import NOTE, ReservoirMemory, mean_entropy
 from midway.sampling import Randomness
-from midway.testing import batches, tiny_network
+from midway.testing import CONTRACT, batches, tiny_network
 
 
 class NaiveIABN(nn.Module):
@@ -23,12 +23,15 @@ class NaiveIABN(nn.Module):
         self.weight, self.bias, self.eps, self.k = layer.weight, layer.bias, layer.eps, k
         self.mean, self.var = layer.running_mean.tolist(), layer.running_var.tolist()  # type: ignore[union-attr]
         self.momentum: float | None = None
+        self.always = False  # the statistics of the batch in every pass
 
     def forward(self, x: Tensor) -> Tensor:
         rows = []
         for c in range(x.shape[1]):
             mean, var = torch.as_tensor(self.mean[c]).to(x), torch.as_tensor(self.var[c]).to(x)
-            if self.momentum is not None:
+            if self.always:
+                mean, var = x[:, c].mean(), x[:, c].var()
+            elif self.momentum is not None:
                 mean, var = x[:, c].mean(), x[:, c].var()  # unbiased
                 self.mean[c] += self.momentum * (mean.item() - self.mean[c])
                 self.var[c] += self.momentum * (var.item() - self.var[c])
@@ -106,6 +109,40 @@ def test_agrees_with_a_naive_implementation_over_batches(decay: float, sharp_net
         assert mine.running_mean.tolist() == pytest.approx(theirs.mean, rel=1e-10)
         assert mine.running_var.tolist() == pytest.approx(theirs.var, rel=1e-10)
         torch.testing.assert_close(mine.weight, theirs.weight, rtol=1e-9, atol=1e-10)
+
+
+def test_note_star_agrees_with_a_naive_implementation(sharp_network: Any) -> None:
+    """In batches of the memory's size, as published: predict the batch with its statistics, then a step on it."""
+    arguments: dict[str, Any] = {"k": 1.5, "momentum": 0.2, "lr": 1e-2}
+    naive = NaiveNOTE(sharp_network().double(), size=8, **arguments)
+    for layer in naive.layers:
+        layer.always = True
+    method = NOTE(sharp_network().double(), memory=8, batch_statistics=True, sampling="recent", **arguments)
+    for images in batches(4, size=8):
+        with torch.no_grad():
+            expected = naive.network(images.double())
+        torch.testing.assert_close(method(images.double()), expected.float(), rtol=1e-6, atol=1e-6)
+        p = naive.network(images.double()).softmax(dim=1)
+        loss = -sum((row * (row + 1e-6).log()).sum() for row in p) / p.numel()
+        naive.adam(torch.autograd.grad(loss, naive.affine))
+    assert method.diagnostics["updates"] == naive.steps == 4
+    assert all(layer.running_mean is None for layer in method.layers)
+
+
+def test_note_star_predicts_a_batch_together_and_then_updates() -> None:
+    images = torch.cat(batches(2, size=10))
+    settings: dict[str, Any] = {"memory": 8, "batch_statistics": True, "sampling": "recent", "lr": 1e-2}
+    method = NOTE(tiny_network(), **settings)
+    still = NOTE(tiny_network(), **(settings | {"lr": 0.0}))
+    torch.testing.assert_close(method(images), still(images))
+    assert method.diagnostics["updates"] == 2
+    torch.testing.assert_close(torch.stack(method.memory.images), images[-8:])
+    assert not method(images).equal(still(images))
+
+
+@pytest.mark.parametrize("check", CONTRACT)
+def test_contract_of_note_star(check: Any) -> None:
+    check(lambda model: NOTE(model, memory=8, batch_statistics=True, sampling="recent", lr=1e-2))
 
 
 def test_as_published_weights_decay() -> None:

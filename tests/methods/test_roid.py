@@ -97,7 +97,7 @@ class Recorded:
 
 @pytest.mark.parametrize(("name", "naive"), [("roid", NaiveROID), ("cmf", NaiveCMF)])
 def test_agrees_with_a_naive_implementation_over_batches(name: str, naive: type[NaiveROID]) -> None:
-    method: Any = midway.adapt(tiny_network(), name, lr=0.05)
+    method: Any = midway.adapt(tiny_network(), name, lr=0.05, preset="published")
     other = naive(tiny_network(), lr=0.05)
     method.augmentation = Recorded(method.augmentation)
     for images in batches(5):
@@ -110,7 +110,7 @@ def test_agrees_with_a_naive_implementation_over_batches(name: str, naive: type[
 
 
 def test_cmf_agrees_where_the_hidden_model_matters() -> None:
-    method: Any = midway.CMF(tiny_network(), lr=0.05, noise=30.0, hidden_share=0.01)  # Q = 0.025, b = 0.97 and less
+    method: Any = midway.adapt(tiny_network(), "cmf", lr=0.05, noise=30.0, preset="published")  # Q = 0.025, b <= 0.97
     other = NaiveCMF(tiny_network(), lr=0.05)
     other.noise = method.noise
     method.augmentation = Recorded(method.augmentation)
@@ -157,11 +157,16 @@ def test_min_max_by_hand_and_for_equal_values() -> None:
 def test_the_prior_correction_by_hand() -> None:
     logits = torch.tensor([[0.9, 0.1], [0.7, 0.3]]).log()  # mean 0.8, 0.2; smoothing 0.5 / 0.8 = 0.625
     prior = torch.tensor([(0.8 + 0.625) / 2.25, (0.2 + 0.625) / 2.25])
-    torch.testing.assert_close(corrected(logits, "logits"), logits * prior)
+    torch.testing.assert_close(corrected(logits, "unscaled"), logits * prior)
+    torch.testing.assert_close(corrected(logits, "logits"), logits * prior * 2)
     expected = torch.tensor([[0.9, 0.1], [0.7, 0.3]]) * prior
     probabilities = corrected(logits, "probabilities").softmax(dim=1)
     torch.testing.assert_close(probabilities, expected / expected.sum(dim=1, keepdim=True))
     assert corrected(logits, None) is logits
+    many = 3 * torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
+    ours, published = corrected(many, "logits"), corrected(many, "unscaled")
+    assert ours.argmax(dim=1).equal(published.argmax(dim=1))
+    torch.testing.assert_close(ours, 7 * published)
     broken = torch.cat([logits, torch.tensor([[math.nan, 0.0]])])
     assert corrected(broken, "probabilities")[:2].isfinite().all()
     assert corrected(broken[2:], "logits").isnan().any()
@@ -226,7 +231,7 @@ def test_published_settings() -> None:
     [
         ("roid", {"temperature": 0}, "temperature must be above 0, got 0"),
         ("roid", {"source_share": 2}, "averaging and source_share must be shares, got 0.9 and 2"),
-        ("roid", {"prior_correction": "odds"}, "prior_correction must be 'logits', 'probabilities' or None"),
+        ("roid", {"prior_correction": "odds"}, "prior_correction must be 'logits', 'unscaled', 'prob"),
         ("cmf", {"noise": -1}, "noise must be 0 or more, got -1"),
         ("cmf", {"hidden_share": 2}, "hidden_share must be a share, got 2"),
     ],

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import midway
 from midway.adaptation.optimization import sam_step
 from midway.adaptation.parameters import last_stage
-from midway.methods.sar import published_lr
+from midway.adaptation.step_sizes import published_lr
 from midway.testing import Norm, batches, tiny_network
 
 Network = Callable[..., nn.Module]
@@ -179,11 +179,11 @@ def test_the_step_size_of_residual_networks_is_constant_from_32_images_on(size: 
 
 
 def test_the_step_size_of_transformers_is_per_64_images() -> None:
-    assert [published_lr(size, transformer=True) for size in (64, 16)] == [1e-3, 2.5e-4]
+    assert [published_lr(size, transformer=True) for size in (64, 16, 1)] == [1e-3, 2.5e-4, 1e-3 / 32]
     plain = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.LayerNorm(12), nn.Linear(12, 4))
-    method = midway.SAR(plain, margin=2.0)
-    method(batches(1, size=16, side=128)[0])
-    assert method.hyperparameters["lr"] == 2.5e-4
+    for method in (midway.SAR(plain, margin=2.0), midway.DeYO(plain, margin=2.0)):
+        method(batches(1, size=16, side=128)[0])
+        assert method.hyperparameters["lr"] == 2.5e-4
     given = midway.SAR(plain, margin=2.0, lr=0.5)
     given(batches(1, size=16, side=128)[0])
     assert given.hyperparameters["lr"] == 0.5

@@ -1,8 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from midway.bench.benchmark import LEFT_OUT, STREAMS, benchmark_entries, benchmark_streams, published_errors
+from midway.bench import Grid
+from midway.bench.benchmark import (
+    LEFT_OUT,
+    STREAMS,
+    benchmark_cells,
+    benchmark_entries,
+    benchmark_streams,
+    published_errors,
+)
+from midway.bench.entries import parse_entries
 from midway.methods import names
 from midway.report import Frame, Row
 from midway.report.benchmark import benchmark_table
@@ -27,21 +38,34 @@ def test_errors_are_means_over_streams_and_seeds() -> None:
             *rows("bn", "continual", {0: 40.0, 1: 40.0}),
             Row("bn", STREAMS["reset"].scenarios[0], "all", 0, "forward_passes", 1.0),
             Row("bn", STREAMS["reset"].scenarios[0], "all", 0, "backward_passes", 1.0),
+            *(
+                Row(label, scenario, "all", 0, "seconds_per_batch", seconds)
+                for label, of_label in (("source", (0.5, 2.0, 1.0)), ("bn", (1.0, 2.0, 9.0)))
+                for scenario, seconds in zip(STREAMS["reset"].scenarios, of_label, strict=False)
+            ),
         ),
         source="source",
     )
     table = benchmark_table(frame, STREAMS)
     heads = [(column.group, column.origin) for column in table.columns]
-    assert heads == [("reset each", "ours"), ("continual", "ours"), ("continual", "paper"), ("cost", "ours")]
+    assert heads == [
+        ("reset each", "ours"),
+        ("reset each, ResNet-18", "paper"),
+        ("continual", "ours"),
+        ("continual, WRN-28-10", "paper"),
+        ("cost", "ours"),
+        ("cost", "ours"),
+    ]
     source, bn = dict(table.rows)["source"], dict(table.rows)["bn"]
     assert str(bn[0]) == "25.00 ± 7.07"
     assert bn[0] is not None
     assert bn[0].best
-    assert str(bn[1]) == "60.00 ± 0.00*"
-    assert source[2] is not None
-    assert source[2].mean == published_errors()["continual", "source"][1]
-    assert str(bn[3]) == "2.0"
-    assert source[3] is None
+    assert str(bn[2]) == "60.00 ± 0.00*"
+    assert source[3] is not None
+    assert source[3].mean == published_errors()["continual"]["WRN-28-10"]["source"]
+    assert [str(value) for value in bn[4:]] == ["2.0", "2.0"]  # 2, 1 and 9 times Source's time
+    assert source[4] is None
+    assert str(source[5]) == "1.0"
 
 
 def test_outliers_are_counted_alone_and_missing_streams_leave_a_gap() -> None:
@@ -63,6 +87,17 @@ def test_rows_are_all_methods_but_the_dear_ones() -> None:
 
 
 def test_published_errors_have_a_column_and_a_method() -> None:
-    for stream, method in published_errors():
+    labels = {entry.label for entry in benchmark_entries()}
+    for stream, by_network in published_errors().items():
         assert stream in STREAMS
-        assert method in names()
+        for errors in by_network.values():
+            assert errors.keys() <= labels
+            assert all(0 < error < 100 for error in errors.values())
+
+
+def test_correlated_streams_have_small_batches() -> None:
+    grid = Grid(methods=parse_entries("source"), images=20, batch_sizes=(200,))
+    cells = benchmark_cells(grid, benchmark_streams(["mixed", "correlated"]))
+    assert [(cell.scenario.kind, cell.batch_size) for cell in cells] == [("mixed", 200), ("correlated", 64)]
+    smaller = benchmark_cells(replace(grid, batch_sizes=(16,)), benchmark_streams(["correlated"]))
+    assert [cell.batch_size for cell in smaller] == [16]

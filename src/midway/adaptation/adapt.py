@@ -123,7 +123,10 @@ def preset(method: str, name: str) -> dict[str, Any]:
         return dict(printed)
     tuned = _tuned()
     if method not in tuned:
-        raise ValueError(f"there are no tuned hyper-parameters of {method}, only of {', '.join(tuned)}: omit preset.")
+        raise ValueError(
+            f"there are no tuned hyper-parameters of {method}: only {', '.join(tuned)} were searched; omit preset for "
+            f"its defaults, or search with `midway tune {method}`."
+        )
     return dict(tuned[method])
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from midway.bench import Grid, LocalEngine, Store
-from midway.bench.benchmark import LEFT_OUT, benchmark_entries, benchmark_streams
+from midway.bench.benchmark import LEFT_OUT, benchmark_cells, benchmark_entries, benchmark_streams
 from midway.bench.budget import fit_grid, read_duration
 from midway.cli.report import print_table, report_run
 from midway.cli.run import check_device, command_line, parse_integers, run_into, split_commas, stored
@@ -34,7 +34,9 @@ def benchmark(
         int | None, typer.Option(min=1, help="Images a corruption (default: all of the data set).")
     ] = None,
     seeds: Annotated[str, typer.Option(help="0, 0-4 or 0,7.")] = "0",
-    batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images per batch.")] = 200,
+    batch_size: Annotated[
+        int, typer.Option(min=1, max=500, help="Images per batch; correlated streams have at most 64.")
+    ] = 200,
     budget: Annotated[
         str, typer.Option(help="Time, such as 2h: fewer images before fewer rows, always with Source and MITA.")
     ] = "",
@@ -57,7 +59,7 @@ def benchmark(
         images=images,
     )
     engine = LocalEngine(jobs=jobs)
-    check_device(grid.cells(), engine)
+    check_device(benchmark_cells(grid, columns), engine)
     left_out = {} if methods else dict(LEFT_OUT)
     with Store(out) as store:
         if budget:
@@ -65,8 +67,9 @@ def benchmark(
             console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
             grid, fitted = fit_grid(grid, store, seconds, jobs=jobs, resources=engine.resources)
             left_out |= fitted.left_out
-        tally = run_into(console, grid.cells(), store, engine)
-        records = stored(store, grid.cells())
+        cells = benchmark_cells(grid, columns)
+        tally = run_into(console, cells, store, engine)
+        records = stored(store, cells)
     counted = f", {grid.images:,} images a corruption" if grid.images else ""
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
     table = benchmark_table(frame(records), columns, title=f"Benchmark. {network} on {data}{counted}", notes=notes)

@@ -39,7 +39,7 @@ class CMF(ROID):
         temperature: T in the weight exp(d c / T) of an image with diversity d and certainty c (published: 1/3).
         averaging: Share of the past in the moving mean of the predictions (published: 0.9).
         consistency: Use the cross-entropy with the augmentation (published: True).
-        prior_correction: ``"logits"`` (published), ``"probabilities"`` or None, as in ROID.
+        prior_correction: ``"logits"``, ``"unscaled"`` (published), ``"probabilities"`` or None, as in ROID.
         per_image: Draw an augmentation for each image instead of one for the batch (published: False).
         optimizer: ``"adam"`` (published for CIFAR) or ``"sgd"`` with Nesterov momentum 0.9 (ImageNet).
         lr: Step size (published: 1e-3 for CIFAR, 2.5e-4 for ImageNet); None by the size of the images.

@@ -14,11 +14,19 @@ from midway.adaptation.base import Method
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
-from midway.adaptation.parameters import check_excluded, freeze_all_but, last_stage, norm_affine, outside
+from midway.adaptation.parameters import (
+    check_excluded,
+    freeze_all_but,
+    is_transformer,
+    last_stage,
+    norm_affine,
+    outside,
+)
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, pass_of_selected, record_shares, reliable
 from midway.adaptation.space import LogUniform, Uniform, search_over
+from midway.adaptation.step_sizes import published_lr
 from midway.sampling import Randomness
 
 
@@ -45,8 +53,8 @@ class DeYO(Method):
         exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
             three blocks and the final norm of transformers). None detects them, () excludes nothing.
         optimizer: ``"adam"`` (published comparisons for CIFAR) or ``"sgd"`` with momentum 0.9 (the paper for ImageNet).
-        lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: for ImageNet 2.5e-4, below 32 images a batch
-            7.8e-6 per image, and twice that for single images).
+        lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: for ImageNet that of SAR, see
+            ``midway.adaptation.step_sizes``).
         loss: ``"entropy"``, or ``"come"`` in its place, in the loss and in the filter (Zhang et al., ICLR 2025).
         seed: Seed of the shuffling.
 
@@ -112,9 +120,14 @@ class DeYO(Method):
         """Return the published values for a problem of this size."""
         if not problem.is_imagenet_size:
             return {"threshold": 0.2, "optimizer": "adam", "lr": 1e-3}
-        batch = problem.batch_size
-        lr = 2.5e-4 if batch >= 32 else 2 * 2.5e-4 * batch / 64 * (2 if batch == 1 else 1)
-        return {"threshold": 0.3, "optimizer": "sgd", "lr": lr}
+        return {"threshold": 0.3, "optimizer": "sgd", "lr": published_lr(problem.batch_size)}
+
+    def resolve(self, images: Tensor, logits: Tensor) -> None:
+        """Choose the values left at None; the step size for ImageNet also depends on the network."""
+        unresolved = self.hyperparameters["lr"] is None
+        super().resolve(images, logits)
+        if unresolved and Problem.of(images, logits).is_imagenet_size:
+            self.resolved["lr"] = published_lr(len(images), transformer=is_transformer(self.model))
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the weighted entropy of the selected images and return f(x)."""

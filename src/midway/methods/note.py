@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.instance_aware import STANDARD_ERRORS, adapting, use_instance_aware_statistics
+from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
@@ -88,8 +89,8 @@ class NOTE(Method):
     the batch. Every 64 images, one step of Adam minimises the entropy of the memory, with the statistics of the memory,
     and the running statistics move towards these. Labels that come in runs therefore do no harm.
 
-    The published networks are trained with instance-aware layers. The variant for shuffled streams that normalises with
-    the batch (NOTE*) is not included.
+    The published networks are trained with instance-aware layers. NOTE*, the published variant for shuffled streams, is
+    ``batch_statistics=True, sampling="recent", lr=1e-3``: the statistics of the batch replace the running ones.
 
     Paper: Gong et al., NeurIPS 2022.
 
@@ -99,7 +100,9 @@ class NOTE(Method):
         memory: Images in the memory and between updates (published: 64).
         sampling: ``"balanced"``, the paper's PBRS; ``"recent"``: the latest images.
         momentum: Momentum of the running statistics (published: 0.01).
-        lr: Step size of Adam (published: 1e-4).
+        batch_statistics: Replace the running statistics by those of the batch (NOTE*). The images of a batch are then
+            predicted together, before its updates; the published code waits for as many images as the memory has.
+        lr: Step size of Adam (published: 1e-4; 1e-3 for NOTE*).
         weight_decay: Weight decay of Adam (the paper: 0; its code ignores that 0 and uses 5e-4).
         seed: Seed of the memory.
 
@@ -139,6 +142,7 @@ class NOTE(Method):
         memory: int = 64,
         sampling: Literal["balanced", "recent"] = "balanced",
         momentum: float = 0.01,
+        batch_statistics: bool = False,
         lr: float = 1e-4,
         weight_decay: float = 0.0,
         seed: int = 0,
@@ -152,6 +156,9 @@ class NOTE(Method):
             raise ValueError(f"momentum must be between 0 and 1, got {momentum}.")
         self.momentum, self.period = momentum, memory
         self.layers = use_instance_aware_statistics(self.model, k)
+        self.batch_statistics = batch_statistics
+        if batch_statistics:
+            use_batch_statistics(self.model)
         trainable = freeze_all_but(self.model, norm_affine(self.model))
         optimizer = torch.optim.Adam(trainable, lr=lr, weight_decay=weight_decay)
         self.optimizer = self.add_state("optimizer", optimizer)
@@ -161,11 +168,12 @@ class NOTE(Method):
         self.images_seen = self.add_state("images_seen", 0)
 
     def step(self, images: Tensor) -> Tensor:
-        """Predict the images up to the next update, store them and update, until all are predicted."""
+        """Predict the images up to the next update (NOTE*: all), store them and update, until all are stored."""
+        together = self.network_logits(images) if self.batch_statistics else None
         logits, start = [], 0
         while start < len(images):
             stop = min(len(images), start + self.period - self.images_seen % self.period)
-            logits.append(self.network_logits(images[start:stop]))
+            logits.append(self.network_logits(images[start:stop]) if together is None else together[start:stop])
             self._store(images[start:stop], logits[-1])
             self.images_seen += stop - start
             start = stop

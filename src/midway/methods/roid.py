@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
 from midway.functional import entropy
 from midway.sampling import Randomness
 
-PriorCorrection = Literal["logits", "probabilities"]
+PriorCorrection = Literal["logits", "unscaled", "probabilities"]
 
 
 @register
@@ -48,9 +48,10 @@ class ROID(Method):
         averaging: Share of the past in the moving mean of the predictions (published: 0.9).
         source_share: Share of the source in the weights after each step (published: 0.01).
         consistency: Use the cross-entropy with the augmentation (published: True).
-        prior_correction: ``"logits"`` multiplies the logits by the smoothed mean prediction, as in the published code,
-            although a negative logit then rises for a rare class; ``"probabilities"`` multiplies the probabilities;
-            None does not correct.
+        prior_correction: ``"logits"`` multiplies the logits by C times the smoothed mean prediction, although a
+            negative logit then rises for a rare class; ``"unscaled"`` without the factor C, as in the published code:
+            the classes are the same, but the confidences become those of logits C times smaller; ``"probabilities"``
+            multiplies the probabilities; None does not correct.
         per_image: Draw an augmentation for each image instead of one for the batch (published: False).
         optimizer: ``"adam"`` (published for CIFAR) or ``"sgd"`` with Nesterov momentum 0.9 (ImageNet).
         lr: Step size (published: 1e-3 for CIFAR, 2.5e-4 for ImageNet); None by the size of the images.
@@ -82,6 +83,7 @@ class ROID(Method):
         prior_correction=Choice("logits", "probabilities", None),
         lr=LogUniform(1e-5, 1e-2),
     )
+    published = {"prior_correction": "unscaled"}  # noqa: RUF012
 
     def __init__(
         self,
@@ -103,8 +105,9 @@ class ROID(Method):
             raise ValueError(f"temperature must be above 0, got {temperature}.")
         if not (0 <= averaging < 1 and 0 <= source_share <= 1):
             raise ValueError(f"averaging and source_share must be shares, got {averaging} and {source_share}.")
-        if prior_correction not in ("logits", "probabilities", None):
-            raise ValueError(f"prior_correction must be 'logits', 'probabilities' or None, got {prior_correction!r}.")
+        if prior_correction not in (*get_args(PriorCorrection), None):
+            choices = ", ".join(map(repr, get_args(PriorCorrection)))
+            raise ValueError(f"prior_correction must be {choices} or None, got {prior_correction!r}.")
         self.temperature, self.averaging, self.source_share = temperature, averaging, source_share
         self.consistency, self.prior_correction = consistency, prior_correction
         use_batch_statistics(self.model)
@@ -177,4 +180,6 @@ def corrected(logits: Tensor, how: PriorCorrection | None) -> Tensor:
     mean = p.mean(dim=0)
     smoothing = max(1 / len(logits), 1 / logits.shape[1]) / mean.max()
     prior = (mean + smoothing) / (1 + smoothing * len(mean))
-    return logits * prior if how == "logits" else logits + prior.log()
+    if how == "probabilities":
+        return logits + prior.log()
+    return logits * prior * (len(prior) if how == "logits" else 1)  # shares are 1 / C in the mean

@@ -25,6 +25,7 @@ from midway.adaptation.problem import IMAGENET_SIZE, Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.adaptation.step_sizes import published_lr
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
 
@@ -52,7 +53,7 @@ class SAR(Method):
         exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
             three blocks and the final norm of transformers). None detects them, () excludes nothing.
         lr: Step size of SGD. None is 0.01 for CIFAR (TEA's comparison; the paper has no CIFAR) and the paper's for
-            ImageNet, see ``published_lr``.
+            ImageNet, see ``midway.adaptation.step_sizes``.
         momentum: Momentum of SGD (the paper: 0.9).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
@@ -180,14 +181,3 @@ class SAR(Method):
         if self.mean_loss < self.hyperparameters["recover_below"]:
             self.reset(keep=("records", "resolved"))
             self.count("recoveries")
-
-
-def published_lr(batch_size: int, *, transformer: bool = False) -> float:
-    """Return the paper's step size for ImageNet.
-
-    Transformers: 1e-3 per 64 images. ResNets: 2.5e-4 from 32 images on, twice the proportional part of it below, and
-    four times that for a single image.
-    """
-    if transformer or batch_size < 32:
-        return (1e-3 if transformer or batch_size == 1 else 5e-4) * batch_size / 64
-    return 2.5e-4

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from statistics import fmean
+from statistics import fmean, median
 
 from midway.bench.benchmark import Streams, published_errors
 from midway.report.table import OURS, PAPER, Column, Table, Value, mark_column
 from midway.report.tidy import ALL, Frame
+from midway.streams import Scenario
 
 ERROR = "mean_error"
 
@@ -18,33 +19,31 @@ def benchmark_table(
     """Return the errors of each label, averaged over the streams of each column, and what a batch costs.
 
     A label has a value where it has results for all streams of a column; its spread is over the seeds that all streams
-    of the column share. Passes are relative to those of Source, a backward pass counts as one.
+    of the column share. Published errors of other networks follow the columns that have some. A backward pass counts as
+    one pass; the time is relative to Source's.
     """
     columns: list[Column] = []
     values: list[dict[str, Value]] = []
-    networks: dict[str, str] = {}
     for name, column in streams.items():
         errors = _errors(frame, column)
         if not errors:
             continue
         columns.append(Column(None, column.title, ERROR, origin=OURS))
         values.append(mark_column(errors, columns[-1], frame.source))
-        published = {label: published_errors()[name, label] for label in errors if (name, label) in published_errors()}
-        if published:
-            networks[column.title] = next(network for network, _ in published.values())
-            columns.append(Column(None, column.title, ERROR, origin=PAPER))
-            values.append(
-                mark_column({label: [error] for label, (_, error) in published.items()}, columns[-1], "source")
-            )
-    columns.append(Column(None, "cost", "passes", origin=OURS))
-    values.append({label: Value(passes, digits=1) for label, passes in _passes(frame).items()})
+        for network, published in published_errors().get(name, {}).items():
+            known = {label: [error] for label, error in published.items() if label in errors}
+            if known:
+                columns.append(Column(None, f"{column.title}, {network}", ERROR, origin=PAPER))
+                values.append(mark_column(known, columns[-1], "source"))
+    for metric, costs in (("passes", _passes(frame)), ("time", _times(frame))):
+        columns.append(Column(None, "cost", metric, origin=OURS))
+        values.append({label: Value(cost, digits=1) for label, cost in costs.items()})
     rows = tuple((label, tuple(column.get(label) for column in values)) for label in frame.unique("label"))
     explained = (
         "error in percent, averaged over the streams of a column; the best in bold; * is worse than Source",
-        "outliers: the error on the outliers alone",
-        "passes: forward and backward passes over the batch",
-        "paper: published errors of other networks, for the order of the methods alone: "
-        + ", ".join([f"{network} ({column})" for column, network in networks.items()]),
+        *(["outliers: the error on the outliers alone"] if any(c.first_shift_only for c in streams.values()) else []),
+        "passes: forward and backward passes over the batch; time: that of a batch relative to Source's",
+        "paper: published errors of other networks, for the order of the methods alone",
     )
     return Table(title, tuple(columns), rows, (*explained, *notes), frame.source)
 
@@ -70,3 +69,16 @@ def _passes(frame: Frame) -> dict[str, float]:
     for row in frame.where(group=ALL, metric=("forward_passes", "backward_passes")):
         passes.setdefault(row.label, {}).setdefault(row.metric, []).append(row.value)
     return {label: sum(map(fmean, by_metric.values())) for label, by_metric in passes.items()}
+
+
+def _times(frame: Frame) -> dict[str, float]:
+    """Return label -> seconds relative to Source's, the median over streams: other processes disturb some of them."""
+    seconds: dict[str, dict[tuple[Scenario, int], float]] = {}
+    for row in frame.where(group=ALL, metric="seconds_per_batch"):
+        seconds.setdefault(row.label, {})[row.scenario, row.seed] = row.value
+    source = seconds.get(frame.source or "", {})
+    ratios = {
+        label: [value / source[key] for key, value in of_label.items() if key in source]
+        for label, of_label in seconds.items()
+    }
+    return {label: median(each) for label, each in ratios.items() if each}

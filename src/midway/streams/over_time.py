@@ -85,8 +85,8 @@ def gradual(
 
     The images are divided into as many equal parts as there are steps up and down (nine for severity 5); their sizes
     differ by at most one. The groups are the severities: ``fog#1``, ``fog#2``, ... Several corruptions follow each
-    other, each over all images. Each is a name, or instead of a name its stored sets from severity 1 on. The other
-    arguments are those of ``pure``.
+    other, each over all images. Each is a name, or instead of a name its stored sets from severity 1 on. Published
+    comparisons show all images at every severity, nine times as many. The other arguments are those of ``pure``.
 
     Example:
         >>> import midway

@@ -1,0 +1,56 @@
+"""The text of docs/benchmark.md around the tables that recipes/write_benchmark.py writes from stored runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+INTRODUCTION = """\
+# The benchmark
+
+All methods on the streams that comparisons of test-time adaptation use, with the embedded network (WideResNet-16-2) on
+corrupted CIFAR-10 at severity 5. `midway benchmark` runs it: the plan is part of the package, and the command continues
+a run that was stopped. `python recipes/write_benchmark.py` writes this page from the stored runs in `docs/results/`;
+only the text around the tables is written by hand. A run with more images into the same folder adds a section.
+
+| column | streams |
+| --- | --- |
+| reset each | each of the fifteen corruptions by itself; the method is reset before it |
+| continual | the fifteen corruptions one after another in the published order, without a reset |
+| mixed domains | all images of all corruptions in one random order: every batch has all corruptions |
+| correlated | as continual, the images of each corruption sorted by label, in batches of 64 |
+| outliers | six pairs of corruptions: one image in 50 has the first, and only these count |
+| mixtures | the same pairs in equal shares |
+
+Errors are means over the corruptions or pairs, in percent. Methods have their default settings, which
+[methods.md](methods.md) compares with the published ones; `tea` has one Langevin step, computed in the pass of the
+update (20, as published, cost nine times as much). EATA has no Fisher images and SANTA no source images. `note_star` is
+NOTE*, `lame_rbf` is LAME with its published affinity ([its page](methods/lame.md)). `bn_alpha` and `bn_unmix` are
+alpha-BN and UnMix-TNS, `..._mirror` averages over an image and its mirror image, `..._clustered` has
+[clustered statistics](clustered.md). MEMO, TTT and DDA adapt to single images at the cost of many passes for each, or
+need networks of their own: [results.md](results.md) has them.
+"""
+
+STREAMS_TEXT = """\
+The best of a column is bold, a star marks errors above those of Source. Passes are forward and backward passes over a
+batch, time is that of a batch relative to Source's, on one core of a shared machine.
+"""
+
+VERDICTS = {600: ""}
+"""Number of images -> what the tables of that size show; to be checked whenever results are added."""
+
+
+class Text(NamedTuple):
+    """A section with one table."""
+
+    title: str
+    methods: str
+    about: str
+    verdict: str
+
+
+GROUP_NORM = Text(
+    "Correlated labels without BatchNorm",
+    'lame(preset="published", label="lame_rbf"),lame,roid,tent,rotta,eata,sar',
+    "",
+    "",
+)

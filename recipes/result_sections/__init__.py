@@ -1,0 +1,17 @@
+"""The sections of docs/results.md in the order of the page, one file for each group."""
+
+from __future__ import annotations
+
+from result_sections import clustered, corruptions, mita, other_data, pairs, single_images
+from result_sections.section import TUNED, TWO_MODELS, Section
+
+__all__ = ["SECTIONS", "TUNED", "TWO_MODELS", "Section"]
+
+SECTIONS = (
+    *corruptions.SECTIONS,
+    *single_images.SECTIONS,
+    *pairs.SECTIONS,
+    *mita.SECTIONS,
+    *clustered.SECTIONS,
+    *other_data.SECTIONS,
+)
