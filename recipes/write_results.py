@@ -42,12 +42,12 @@ them.
 """
 
 COSTS = """\
-The cost of a batch of 200, means over the streams of the table above, in seconds of one core of a shared machine. A
-multiply-add counts as two operations; forward and backward passes count. [bench.md](bench.md) has the paper's own
-complexity table, with its network and rows. The last two columns show how reliable the confidence of a method is: the
-negative log-likelihood of the true class, and the calibration error. MITA is worse in both: adapting images to a lower
-energy makes predictions more confident than they are accurate. DUA does its work in the first batch of a stream: its
-passes and operations are those of that batch, its seconds are means over all batches.
+The cost of a batch of 200, means over the streams of the table above. A multiply-add counts as two operations; forward
+and backward passes count. [complexity.md](complexity.md) has the paper's own complexity table, with its network, its
+rows and times. The last two columns show how reliable the confidence of a method is: the negative log-likelihood of the
+true class, and the calibration error. `mita_two_models` is worse in both: adapting images to a lower energy makes
+predictions more confident than they are accurate; `mita` answers with the confidence of the images as given. DUA does
+its work in the first batch of a stream: its passes and operations are those of that batch.
 """
 
 
@@ -158,7 +158,6 @@ def shares_table(records: Iterable[Record], shares: Iterable[tuple[str, str]]) -
 
 
 COST_METRICS = (
-    "seconds_per_batch",
     "forward_passes",
     "backward_passes",
     "gflops",
@@ -179,12 +178,9 @@ def costs_table(records: Iterable[Record]) -> str:
         if (values := [row.value for row in rows.where(label=label, metric=name, group="all")])
     }
     heads = [_head(name) for name in COST_METRICS]
-    heads.insert(1, "times Source")
     lines = []
     for label in rows.unique("label"):
         cells = [show_number(means[label, name]) if (label, name) in means else "-" for name in COST_METRICS]
-        seconds = means[label, "seconds_per_batch"] / means[rows.source or label, "seconds_per_batch"]
-        cells.insert(1, show_number(seconds))
         lines.append([label, *cells])
     return f"### Complexity\n\n{COSTS}\n" + markdown_table(["", *heads], lines)
 

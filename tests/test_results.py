@@ -107,9 +107,10 @@ def test_verdicts_leave_numbers_to_the_tables() -> None:
 def test_costs_by_hand() -> None:
     records = [record for record in read_records(FOLDER / "defaults") if str(record.cell.scenario) == "pure:fog"]
     lines = write_results.costs_table(records).splitlines()
-    (source,) = (line for line in lines if line.startswith("| source |"))
-    seconds = next(r.result.seconds_per_batch for r in records if r.result is not None and r.cell.label == "source")
-    assert source.split(" | ")[1:5] == [f"{seconds:.2g}", "1", "1", "0"]  # seconds, times Source, forward, backward
+    (tent,) = (line for line in lines if line.startswith("| tent |"))
+    (result,) = (r.result for r in records if r.result is not None and r.cell.label == "tent")
+    assert tent.split(" | ")[1:5] == ["1", "1", "0.4", "1,824"]  # forward, backward, GFLOPs, trainable parameters
+    assert tent.split(" | ")[-1].startswith(f"{result.metrics['calibration_error']:.3g}")
 
 
 def test_the_table_of_mitas_forms_is_of_the_stored_runs() -> None:
