@@ -23,8 +23,8 @@ FEW = 32
 ASKED = 8
 """The largest number of images of a batch that it is asked about."""
 
-OPINIONS = 32.0
-"""The number of answers after which it is not asked again."""
+SEVERAL, OPINIONS = 4.0, 32.0
+"""The number of answers from which on they decide alone, and after which it is not asked again."""
 
 BENEFIT = 0.03
 """What is added to the differences of entropies, in favour of a kind: its statistics are of fewer images."""
@@ -176,7 +176,8 @@ class Kinds(Observer):
         known = (plan.larger @ plan.remembered) >= FEW
         largest = plan.larger.diagonal() > 0.5
         doubted = (images < FEW) & known & ~largest & (self.opinions[plan.kinds] < OPINIONS)
-        found = doubted[plan.members.argmax(dim=1)].nonzero().flatten()[:ASKED]
+        found = doubted[plan.members.argmax(dim=1)].nonzero().flatten()
+        found = found[plan.spectra[found].sum(dim=1).argsort()[:ASKED]]  # whatever the order of the batch
         return found if len(found) else None
 
     @torch.no_grad()
@@ -210,8 +211,9 @@ class Kinds(Observer):
         prior = (1 - by_distance.double()).clamp(min=1e-6).log() / -8
         in_favour = self.in_favour[plan.kinds] + BENEFIT * opinions + prior
         own = torch.eye(len(plan.kinds)).to(plan.mixing)
-        plan.mixing = torch.where(((opinions >= 4) & (in_favour > 0))[:, None], own, plan.mixing)
+        plan.mixing = torch.where(((opinions >= SEVERAL) & (in_favour > 0))[:, None], own, plan.mixing)
         plan.mixing = torch.where(((opinions > 0) & (in_favour <= 0))[:, None], plan.larger, plan.mixing)
+        plan.outliers = plan.outliers & (plan.mixing.diagonal()[plan.members.argmax(dim=1)] > 0.5)
 
     def _plan(self, found: Assignment, of: Tensor, *, learn: bool) -> Plan:
         moved = found.moves * self.remembered.double() if learn else torch.zeros_like(found.moves)
