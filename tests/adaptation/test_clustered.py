@@ -155,6 +155,24 @@ def test_answers_of_the_network_and_the_distance_decide_on_the_statistics_of_a_k
     kinds._judge(plan)
     torch.testing.assert_close(plan.mixing, torch.tensor([[1.0, 0.0], [1 - expected, expected]]))
     assert plan.outliers.tolist() == [True, expected > 0.5]
+    kind = [0] * 40 + [1] * 40  # enough images for statistics of their own, whatever was said of a few
+    many = Plan(
+        torch.eye(2)[kind], mixing, torch.arange(2), torch.zeros(2), None, torch.zeros(80, 31), yes[kind], larger
+    )
+    kinds._judge(many)
+    torch.testing.assert_close(many.mixing, mixing)
+
+
+def test_a_kind_that_is_merged_into_a_larger_one_leaves_it_its_own_answers() -> None:
+    _, model = layer_and_model()
+    (kinds,) = kinds_of(model)
+    model(images_of([0] * 100))
+    kinds.centres[1], kinds.counts[1] = kinds.centres[0], 5.0  # a second kind at the same place: it will be merged
+    kinds.opinions[:2], kinds.in_favour[:2] = torch.tensor([3.0, 20.0]), torch.tensor([0.5, -6.0])
+    model(images_of([0] * 100, seed=1))
+    assert kinds.counts[1] == 0
+    assert kinds.opinions[:2].tolist() == [3.0, 0.0]
+    assert kinds.in_favour[:2].tolist() == [0.5, 0.0]
 
 
 def test_without_memory_a_batch_does_not_depend_on_earlier_ones() -> None:

@@ -9,6 +9,9 @@ before the network runs. In every BatchNorm layer a kind then has
     completed to 64 images by those it had in earlier batches (the memory), if the batch has fewer,
     and the source's statistics, which count as 3 images more.
 
+Unusual content forms kinds too. Before a kind with few images has statistics of its own, the network is asked whether
+it is more certain with them (``midway.adaptation.seen_kinds``).
+
 An image that belongs to several kinds with probabilities p_k is normalised with the averages weighted by p_k. A large
 batch of one kind keeps nearly its batch statistics, each part of a mixture gets its own, a rare kind has those of all
 its images so far, and a single unknown image relies on the source by three quarters.

@@ -17,7 +17,7 @@ would take over the tails of all others.
 Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
 is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
 (D^2 / median))^2 and those of the larger kind the rest. A kind that is not rare is trusted by s - 4 - 200 / n instead,
-if that is more.
+if that is more. ``midway.adaptation.seen_kinds`` asks the network besides.
 
 The counts of a kind decay slowly, by half in 7,000 images, and a kind without images is forgotten.
 """

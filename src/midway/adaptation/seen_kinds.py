@@ -65,6 +65,10 @@ class Plan:
     remembers: bool = True
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
+    def small(self) -> Tensor:
+        """Which kinds have few images in the batch and are not the largest of all."""
+        return (self.members.sum(dim=0) < FEW) & (self.larger.diagonal() < 0.5)
+
     def to_ask(self, images: Tensor) -> Plan:
         """Return the plan of a pass over some images twice: as a kind of their own, then as one of the larger kinds."""
         members, none = self.members[images], torch.zeros_like(self.members[images])
@@ -161,8 +165,8 @@ class Kinds(Observer):
         self.recent[RECENT - len(known.recent) :] = known.recent.to(self.recent)
         batch = assignment.members.sum(dim=0)
         self.remembered.copy_((assignment.moves @ self.remembered.double()).clamp(max=ENOUGH) + batch)
-        for name in ("opinions", "in_favour"):
-            getattr(self, name).copy_(assignment.moves @ getattr(self, name).double())
+        for name in ("opinions", "in_favour"):  # of two kinds that are merged, those of the larger stay
+            getattr(self, name).mul_(assignment.moves.diagonal())
         for name in ("remembered", "opinions", "in_favour"):
             getattr(self, name).mul_(self.counts > 0)
         plan.doubtful = self._doubtful(plan)
@@ -172,10 +176,8 @@ class Kinds(Observer):
 
     def _doubtful(self, plan: Plan) -> Tensor | None:
         """The images of kinds that may be content: few in the batch, not known long, and with a larger kind known."""
-        images = plan.members.sum(dim=0)
         known = (plan.larger @ plan.remembered) >= FEW
-        largest = plan.larger.diagonal() > 0.5
-        doubted = (images < FEW) & known & ~largest & (self.opinions[plan.kinds] < OPINIONS)
+        doubted = plan.small() & known & (self.opinions[plan.kinds] < OPINIONS)
         found = doubted[plan.members.argmax(dim=1)].nonzero().flatten()
         found = found[plan.spectra[found].sum(dim=1).argsort()[:ASKED]]  # whatever the order of the batch
         return found if len(found) else None
@@ -210,9 +212,9 @@ class Kinds(Observer):
         opinions, by_distance = self.opinions[plan.kinds], plan.mixing.diagonal()
         prior = (1 - by_distance.double()).clamp(min=1e-6).log() / -8
         in_favour = self.in_favour[plan.kinds] + BENEFIT * opinions + prior
-        own = torch.eye(len(plan.kinds)).to(plan.mixing)
-        plan.mixing = torch.where(((opinions >= SEVERAL) & (in_favour > 0))[:, None], own, plan.mixing)
-        plan.mixing = torch.where(((opinions > 0) & (in_favour <= 0))[:, None], plan.larger, plan.mixing)
+        small, own = plan.small(), torch.eye(len(plan.kinds)).to(plan.mixing)
+        plan.mixing = torch.where((small & (opinions >= SEVERAL) & (in_favour > 0))[:, None], own, plan.mixing)
+        plan.mixing = torch.where((small & (opinions > 0) & (in_favour <= 0))[:, None], plan.larger, plan.mixing)
         plan.outliers = plan.outliers & (plan.mixing.diagonal()[plan.members.argmax(dim=1)] > 0.5)
 
     def _plan(self, found: Assignment, of: Tensor, *, learn: bool) -> Plan:
