@@ -77,6 +77,8 @@ bench: $(STAMP)  ## Measure speed; results go to runs/benchmarks
 	@$(BIN)/python benchmarks/memo_speed.py
 	@echo "==> EATA through the selected images alone"
 	@$(BIN)/python benchmarks/eata_speed.py
+	@echo "==> What it costs to be able to undo a batch"
+	@$(BIN)/python benchmarks/state_copy.py
 
 clean:  ## Remove the environment, the site and caches (results in runs/ stay)
 	rm -rf .venv .venv-minimum site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* src/*.egg-info
