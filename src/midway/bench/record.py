@@ -24,6 +24,9 @@ from midway.streams import Scenario
 FORMAT = 2
 """Version of a stored record; raised when its meaning changes."""
 
+OPTIONAL = ("classes", "further_weights")
+"""Fields of a cell that are left out of keys and records if they are None."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -50,6 +53,7 @@ class Cell:
             ``midway.bench.code``. It is not part of the key: a stored result of another code answers the same
             question, but is out of date.
         classes: Which logit each class folder is, see ``midway.data.load``; None if the data set knows it.
+        further_weights: A digest of weights that the method brings, such as DDA's denoiser; None without.
 
     Example:
         >>> from midway.bench import Grid
@@ -76,6 +80,7 @@ class Cell:
     module: str
     code: str = ""
     classes: str | tuple[str, ...] | tuple[int, ...] | None = None
+    further_weights: str | None = None
 
     @cached_property
     def key(self) -> str:
@@ -104,15 +109,16 @@ class Cell:
         """Return the cell as plain values, ready for JSON."""
         content = vars(self) | {"scenario": str(self.scenario)}
         content.pop("key", None)  # cached
-        if self.classes is None:  # keys and records from before classes could be given stay as they are
-            del content["classes"]
+        for name in OPTIONAL:  # keys and records from before there was such a field stay as they are
+            if content[name] is None:
+                del content[name]
         return content
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
         """Read a cell from plain values; lists among the settings become tuples again."""
         values = {
-            each.name: content[each.name] for each in fields(cls) if each.name in content or each.name != "classes"
+            each.name: content[each.name] for each in fields(cls) if each.name in content or each.name not in OPTIONAL
         }
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])

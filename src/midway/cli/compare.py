@@ -68,7 +68,9 @@ def compare(
 def check_folder(data: str) -> None:
     """Raise if data are written like a folder and there is none."""
     if not Path(data).expanduser().exists() and ("/" in data or data.startswith("~")):
-        raise FileNotFoundError(f"there is no folder {data}.")
+        raise FileNotFoundError(
+            f"there is no folder {data}: give one with a folder of images for each class, or the name of a data set."
+        )
 
 
 def trained_network(name: str) -> nn.Module:

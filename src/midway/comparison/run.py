@@ -165,6 +165,7 @@ def _cells(
             settings=entry.complete_settings(seed),
             network=type(network).__name__,
             weights=weights,
+            further_weights=find(entry.name).further_weights(entry.settings),
             data="folder" if folder else data if isinstance(data, str) else _name_of(data),
             root=str(Path(data).resolve()) if folder else None,
             images=images,
