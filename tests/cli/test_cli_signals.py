@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,20 +24,33 @@ TUNE = ["tune", "tent", "--scenarios", "pure:spatter", "--images", "20", "--batc
 MAKE = ["data", "make", "cifar10-c", "--from", "cifar10-mini"]
 
 
-def started(command: list[str], out: Path) -> subprocess.Popen[str]:
-    """Start midway in a process group of its own."""
-    return subprocess.Popen(
+PATIENCE = 600.0
+"""Seconds after which something hangs; a loaded machine takes long to start a process."""
+
+
+@contextmanager
+def started(command: list[str], out: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start midway in a process group of its own, of which nothing is left if the block fails."""
+    process = subprocess.Popen(
         [sys.executable, "-m", "midway", *command, "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
+    try:
+        with process:
+            yield process
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
 
 
-def wait_for(path: Path, size: int = 1) -> None:
-    ends = time.monotonic() + 60
+def wait_for(path: Path, process: subprocess.Popen[str], size: int = 1) -> None:
+    ends = time.monotonic() + PATIENCE
     while not path.exists() or path.stat().st_size < size:
+        assert process.poll() is None, f"the command ended with status {process.returncode} and no {path.name}"
         assert time.monotonic() < ends, f"{path} does not appear"
         time.sleep(0.05)
 
@@ -70,17 +84,17 @@ def test_signals_stop_in_order(
 ) -> None:
     with started([*command, "--jobs", str(jobs)], tmp_path) as process:
         if command is MAKE:
-            wait_for(tmp_path / "gaussian_noise.npy")
+            wait_for(tmp_path / "gaussian_noise.npy", process)
         else:
-            wait_for(tmp_path / ("results.jsonl" if command is RUN else "study.journal"), 6_000)
+            wait_for(tmp_path / ("results.jsonl" if command is RUN else "study.journal"), process, 6_000)
         if everybody:
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number, output
     assert "Traceback" not in output
-    ends = time.monotonic() + 10  # the resource tracker of multiprocessing ends after its parent
+    ends = time.monotonic() + PATIENCE  # the resource tracker of multiprocessing ends after its parent
     while living(process.pid) and time.monotonic() < ends:
         time.sleep(0.1)
     assert not living(process.pid)
