@@ -11,12 +11,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from midway import cli
 from midway.bench import read_records
 from midway.cli import signals
+from midway.comparison import run
 from midway.data.manifest import Manifest
 
 RUN = ["run", "--methods", "source", "--images", "100", "--batch-sizes", "50", "--seeds", "0-99"]
@@ -24,6 +26,7 @@ TUNE = ["tune", "tent", "--scenarios", "pure:spatter", "--images", "20", "--batc
 MAKE = ["data", "make", "cifar10-c", "--from", "cifar10-mini"]
 
 
+TINY = Path(__file__).parents[1] / "chaos" / "network.py"
 PATIENCE = 600.0
 """Seconds after which something hangs; a loaded machine takes long to start a process."""
 
@@ -142,3 +145,31 @@ def test_a_command_that_stores_nothing_ends_with_the_status_too(
         cli.main()
     assert ended.value.code == 143
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_restored")
+@pytest.mark.parametrize("command", ["compare", "recommend"])
+@pytest.mark.parametrize("stored", [True, False])
+def test_comparisons_say_how_much_is_done(
+    command: str, stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = run._run
+
+    def stop_in_the_second(network: Any, cell: Any, *arguments: Any, **settings: Any) -> Any:
+        if cell.method == "bn":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return first(network, cell, *arguments, **settings)
+
+    monkeypatch.setattr(run, "_run", stop_in_the_second)
+    out = ["--out", str(tmp_path / "out")] if stored else []
+    arguments = [f"{TINY}:tiny", "cifar10-mini", "--methods", "bn,tent", "--images", "20"]
+    monkeypatch.setattr(sys, "argv", ["midway", command, *arguments, *out])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 143
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    kept = f"are in {tmp_path / 'out'}: run the same command" if stored else "are finished, and nothing is stored: give"
+    assert f"Stopped: 1 of 3 methods {kept}" in said
+    if stored:
+        assert [record.cell.label for record in read_records(tmp_path / "out")] == ["source"]

@@ -67,6 +67,8 @@ def benchmark(
             left_out |= fitted.left_out
         tally = run_into(console, grid.cells(), store, engine)
         records = stored(store, grid.cells())
+    if tally is None and not records:
+        raise stopped()
     counted = f", {grid.images:,} images a corruption" if grid.images else ""
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
     table = benchmark_table(frame(records), columns, title=f"Benchmark. {network} on {data}{counted}", notes=notes)
