@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.answers import NonFiniteError
-from midway.adaptation.state import Changes, begin_undo, end_undo, restored
+from midway.adaptation.state import begin_undo, end_undo, restored
 from midway.methods import Method
 from midway.sampling import ReplayBuffer
+from midway.sampling.changes import Changes
 from midway.testing import batches, tiny_network
 
 WITH_CHAINS: dict[str, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.copies import graph_tensors
 from midway.adaptation.lock import CallLock, one_at_a_time
+from midway.sampling.changes import Changes
 
 T = TypeVar("T")
 
@@ -37,7 +38,8 @@ class Stateful(nn.Module):
 
         The value is a tensor, a module (all its parameters and buffers become state, trainable or not), an optimiser, a
         generator, an object with ``state_dict`` and ``load_state_dict``, a plain value, or a container of these. It is
-        copied before every batch, unless it has ``begin_undo``, see ``Changes``.
+        copied before every batch, unless it has ``begin_undo``, see
+        ``midway.sampling.changes.Changes``.
         """
         if "_source" in self.__dict__:
             raise RuntimeError(f"the state '{name}' is declared too late: call add_state in the constructor.")
@@ -254,19 +256,8 @@ def capture(value: Any) -> Any:
     )
 
 
-@runtime_checkable
-class Changes(Protocol):
-    """What an object with a large state records from ``begin_undo`` on, instead of being copied."""
-
-    def undo(self) -> None:
-        """Undo all changes since the beginning; recording goes on."""
-
-    def end(self) -> None:
-        """Stop recording."""
-
-
-class ChangesOf:
-    """The changes of several objects with a state, as ``Changes`` of the object that they belong to."""
+class ChangesOf(Changes):
+    """The changes of several objects with a state that belong to one."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts, self.begun = parts, [begin_undo(part) for part in parts]
@@ -296,8 +287,8 @@ def end_undo(begun: Any) -> None:
     """Let all objects in what ``begin_undo`` returned stop recording."""
     if isinstance(begun, Changes):
         begun.end()
-    elif isinstance(begun, Mapping | list | tuple):
-        for item in begun.values() if isinstance(begun, Mapping) else begun:
+    elif isinstance(begun, dict | list | tuple):
+        for item in begun.values() if isinstance(begun, dict) else begun:
             end_undo(item)
 
 

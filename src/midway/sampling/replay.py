@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from midway.sampling.changes import Changes
+
 
 class UniformNoise:
     """The starts of Langevin chains without memory: every chain is uniform noise, and none is stored.
@@ -157,7 +159,7 @@ class ReplayBuffer(UniformNoise):
         self._used = state["used"]
 
 
-class _Overwritten:
+class _Overwritten(Changes):
     """What a replay buffer was, without a copy of its images: those that are overwritten are copied then."""
 
     def __init__(self, buffer: ReplayBuffer) -> None:
