@@ -1,4 +1,4 @@
-"""A batch that fails leaves replay buffers bit for bit as before, although only overwritten images are recorded."""
+"""A batch that fails leaves everything as before: replay buffers, of which little is copied, and the speed of MEMO."""
 
 from __future__ import annotations
 
@@ -145,3 +145,31 @@ def test_records_may_be_nested() -> None:
     end_undo(first)
     assert_same(start, buffer.state_dict())
     assert buffer._recording == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the driver hangs"), torch.OutOfMemoryError("too large")])
+def test_a_batch_that_fails_does_not_slow_down_the_next_ones(error: Exception) -> None:
+    class Limited(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network, self.largest = tiny_network(), 1000
+
+        def forward(self, images: Tensor) -> Tensor:
+            if len(images) > self.largest:
+                raise error
+            logits: Tensor = self.network(images)
+            return logits
+
+    first, second = batches(2, size=3)
+    method, undisturbed = (midway.MEMO(Limited(), views=4, lr=0.1) for _ in range(2))
+    assert method(first).equal(undisturbed(first))
+    assert isinstance(method.model, Limited)
+    method.model.largest = 0  # nothing works
+    with pytest.raises(RuntimeError):
+        method(second)
+    assert method._supports_many_images
+    method.model.largest = 1000
+    assert method(second).equal(undisturbed(second))
+    method.model.largest = 4  # the views of one image fit into memory, those of three do not
+    method(second)
+    assert method._supports_many_images == isinstance(error, torch.OutOfMemoryError)

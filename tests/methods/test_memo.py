@@ -165,34 +165,6 @@ def test_networks_that_do_not_batch_fall_back_by_themselves() -> None:
     assert not method._supports_many_images
 
 
-@pytest.mark.parametrize("error", [RuntimeError("the driver hangs"), torch.OutOfMemoryError("too large")])
-def test_a_batch_that_fails_does_not_slow_down_the_next_ones(error: Exception) -> None:
-    class Failing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network, self.largest = tiny_network(), 1000
-
-        def forward(self, images: Tensor) -> Tensor:
-            if len(images) > self.largest:
-                raise error
-            logits: Tensor = self.network(images)
-            return logits
-
-    first, second = batches(2, size=3)
-    method, undisturbed = (MEMO(Failing(), views=4, lr=LR) for _ in range(2))
-    assert method(first).equal(undisturbed(first))
-    assert isinstance(method.model, Failing)
-    method.model.largest = 0  # nothing works
-    with pytest.raises(RuntimeError):
-        method(second)
-    assert method._supports_many_images
-    method.model.largest = 1000
-    assert method(second).equal(undisturbed(second))
-    method.model.largest = 4  # the views of one image fit into memory, those of three do not
-    method(second)
-    assert method._supports_many_images == isinstance(error, torch.OutOfMemoryError)
-
-
 class Rich(nn.Module):
     """Grouped, strided, dilated and biased convolutions, layers used twice, tokens, LayerNorm without shift."""
 

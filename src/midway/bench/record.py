@@ -24,8 +24,7 @@ from midway.streams import Scenario
 FORMAT = 2
 """Version of a stored record; raised when its meaning changes."""
 
-OPTIONAL = ("classes", "further_weights")
-"""Fields of a cell that are left out of keys and records if they are None."""
+OPTIONAL = ("classes", "further_weights")  # left out of keys and records if None: older ones stay as they are
 
 
 @dataclass(frozen=True)
@@ -109,17 +108,13 @@ class Cell:
         """Return the cell as plain values, ready for JSON."""
         content = vars(self) | {"scenario": str(self.scenario)}
         content.pop("key", None)  # cached
-        for name in OPTIONAL:  # keys and records from before there was such a field stay as they are
-            if content[name] is None:
-                del content[name]
-        return content
+        return {name: value for name, value in content.items() if value is not None or name not in OPTIONAL}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
         """Read a cell from plain values; lists among the settings become tuples again."""
-        values = {
-            each.name: content[each.name] for each in fields(cls) if each.name in content or each.name not in OPTIONAL
-        }
+        names = [each.name for each in fields(cls) if each.name in content or each.name not in OPTIONAL]
+        values = {name: content[name] for name in names}
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])
         check_types(cls, values | {"scenario": None})
