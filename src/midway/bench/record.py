@@ -24,7 +24,7 @@ from midway.streams import Scenario
 FORMAT = 2
 """Version of a stored record; raised when its meaning changes."""
 
-OPTIONAL = ("classes", "further_weights")  # left out of keys and records if None: older ones stay as they are
+LATER = ("classes", "further_weights")  # fields that are left out of keys and records if None: older ones stay
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,14 @@ class Cell:
         """Return the cell as plain values, ready for JSON."""
         content = vars(self) | {"scenario": str(self.scenario)}
         content.pop("key", None)  # cached
-        return {name: value for name, value in content.items() if value is not None or name not in OPTIONAL}
+        return {name: value for name, value in content.items() if value is not None or name not in LATER}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
         """Read a cell from plain values; lists among the settings become tuples again."""
-        names = [each.name for each in fields(cls) if each.name in content or each.name not in OPTIONAL]
-        values = {name: content[name] for name in names}
+        values = {
+            each.name: content[each.name] for each in fields(cls) if each.name in content or each.name not in LATER
+        }
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])
         check_types(cls, values | {"scenario": None})
