@@ -5,16 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache, cached_property
-from importlib.metadata import version
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from midway._files import parse_json
@@ -113,9 +109,8 @@ class Cell:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
         """Read a cell from plain values; lists among the settings become tuples again."""
-        values = {
-            each.name: content[each.name] for each in fields(cls) if each.name in content or each.name not in LATER
-        }
+        names = [each.name for each in fields(cls) if each.name in content or each.name not in LATER]
+        values = {name: content[name] for name in names}
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])
         check_types(cls, values | {"scenario": None})
@@ -330,23 +325,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(each) for each in value]
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-@cache
-def environment() -> dict[str, Any]:
-    """Return the versions and the processor of this process."""
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": _processor(),
-        "midway": version("midway"),
-    }
-
-
-def _processor() -> str:
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text().splitlines() if listing.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(iter(names), platform.processor() or "unknown")
