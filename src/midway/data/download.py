@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
+import lzma
 import tarfile
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,8 +88,9 @@ def unpack(archive: Path, folder: Path) -> None:
     try:
         with tarfile.open(archive) as file:
             file.extractall(folder, filter="data")
-    except (tarfile.TarError, EOFError) as error:
-        raise ValueError(f"{archive} cannot be unpacked ({error}).") from None
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile lists every format that it tried
+        raise ValueError(f"{archive} cannot be unpacked ({reason}): get it again.") from None
 
 
 def _receive(url: str, part: Path, progress: Progress) -> None:
