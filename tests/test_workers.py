@@ -62,6 +62,7 @@ class Patient(Task):
             tell("running")  # the interrupt may arrive before this returns
             time.sleep(600)
         except KeyboardInterrupt:
+            os.kill(os.getpid(), signal.SIGTERM)  # a signal to the group of processes arrives twice
             (self.folder / "stopped").write_text("in order")
             raise
 

@@ -31,6 +31,12 @@ PATIENCE = 600.0
 """Seconds after which something hangs; a loaded machine takes long to start a process."""
 
 
+def _listen() -> None:
+    """Let a new process react to signals, also if the tests run in the background or under nohup."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def started(command: list[str], out: Path) -> Iterator[subprocess.Popen[str]]:
     """Start midway in a process group of its own, of which nothing is left if the block fails."""
@@ -40,6 +46,7 @@ def started(command: list[str], out: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=_listen,
     )
     try:
         with process:
