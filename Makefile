@@ -43,9 +43,9 @@ chaos: $(STAMP)  ## Kill, fill disks and damage files for some minutes; writes t
 	@$(BIN)/python tests/chaos/campaign.py --write docs/reliability.md
 	@$(BIN)/python -m pytest -m chaos tests
 
-endurance: $(STAMP)  ## Give each method 100,000 batches (MIDWAY_BATCHES) and watch memory, speed and open files
+endurance: $(STAMP)  ## Give each method 100,000 batches (MIDWAY_BATCHES); writes the second table of docs/reliability.md
 	@echo "==> Adapting for a long time"
-	@$(BIN)/python -m pytest -m endurance -s tests/chaos
+	@$(BIN)/python tests/chaos/endurance.py --write docs/reliability.md
 
 test-minimum:  ## Run a part of the tests with the oldest versions that pyproject.toml allows, in .venv-minimum
 	@$(MAKE) --no-print-directory test-quick VENV=.venv-minimum CONSTRAINTS=constraints-minimum.txt EXTRAS=test
@@ -77,6 +77,8 @@ bench: $(STAMP)  ## Measure speed; results go to runs/benchmarks
 	@$(BIN)/python benchmarks/memo_speed.py
 	@echo "==> EATA through the selected images alone"
 	@$(BIN)/python benchmarks/eata_speed.py
+	@echo "==> What it costs to be able to undo a batch"
+	@$(BIN)/python benchmarks/state_copy.py
 
 clean:  ## Remove the environment, the site and caches (results in runs/ stay)
 	rm -rf .venv .venv-minimum site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* src/*.egg-info

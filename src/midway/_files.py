@@ -93,6 +93,14 @@ def printable(text: str) -> bool:
     return True
 
 
+def read_text(path: Path) -> str:
+    """Read a text file; one that is not UTF-8 is a ValueError that names it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start:,}).") from None
+
+
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON; whatever is wrong is a ValueError, also nesting that is too deep and halves of characters."""
     try:

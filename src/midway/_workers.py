@@ -258,6 +258,7 @@ def _serve(connection: Connection) -> None:
     """Run tasks in a worker process until the pipe ends."""
 
     def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one, of the parent or the group, lets the task stop
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -273,15 +274,16 @@ def _serve(connection: Connection) -> None:
                 connection.send(("began", None))
                 result = task.run(memory, lambda message: connection.send(("message", message)))
             except EOFError:
-                return
+                break
             except Exception as error:
                 error.add_note(traceback.format_exc())
                 try:
                     connection.send(("error", error))
                 except (AttributeError, TypeError, ValueError):  # it cannot be pickled
                     connection.send(("error", RuntimeError(f"{type(error).__name__}: {error}")))
-                return
+                break
             connection.send(("result", result))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # nothing is left to stop while the interpreter ends
 
 
 def _end_with_parent() -> None:

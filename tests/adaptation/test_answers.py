@@ -104,7 +104,7 @@ def test_copies_and_pickles_have_a_lock_of_their_own() -> None:
     for other in (copy.deepcopy(method), pickle.loads(pickle.dumps(method))):  # noqa: S301
         assert other._lock is not method._lock
         with method._lock, ThreadPoolExecutor(1) as pool:
-            assert pool.submit(other, images).result(timeout=30).shape == (len(images), 4)
+            assert pool.submit(other, images).result(timeout=600).shape == (len(images), 4)
 
 
 # ---- gradients -------------------------------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import midway
+from midway._files import file_digest
 from midway.adaptation import registry
 from midway.bench import Cell, Grid, PlanError, load_plan
 from midway.bench.entries import READERS, parse_entries
 from midway.bench.plan import line_of
+from midway.models import denoiser_cards
 from midway.streams import Scenario
 
 
@@ -60,6 +63,7 @@ def test_the_key_is_over_what_determines_the_numbers_and_nothing_else(tmp_path: 
         "device": "cuda",
         "threads": 2,
         "classes": "imagenet",
+        "further_weights": "0123456789abcdef",
     }
     assert same.keys() | other.keys() == {each.name for each in fields(Cell)}
     for name, value in same.items():
@@ -105,6 +109,21 @@ def test_the_seed_reaches_methods_that_have_one() -> None:
     (fixed,) = cells(methods="tea(seed=3)", seeds=7)
     assert fixed.settings["seed"] == 3
     assert "seed" not in cells(methods="tent", seeds=7)[0].settings
+
+
+def test_other_weights_of_the_denoiser_are_another_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell,), (tent,) = cells(methods="dda"), cells(methods="tent")
+    assert cell.further_weights == denoiser_cards()[0].sha256[:16]
+    assert tent.further_weights is None
+    assert "further_weights" not in tent.to_dict()  # keys from before there was such a field stay as they are
+    assert Cell.from_dict(json.loads(json.dumps(cell.to_dict()))) == cell
+    card = denoiser_cards()[0]
+    weights = {name: value + 1 for name, value in load_file(card.path).items()}
+    save_file(weights, tmp_path / card.file)
+    replace(card, sha256=file_digest(tmp_path / card.file)).write(tmp_path / "unet.cifar10.json")
+    monkeypatch.setattr("midway.models.zoo.DENOISERS", tmp_path)
+    assert cells(methods="dda")[0].key != cell.key
+    assert cells(methods="tent")[0].key == tent.key
 
 
 def test_a_weights_file_counts_by_its_content(tmp_path: Path) -> None:
@@ -173,10 +192,10 @@ ERRORS = {
     "methods = 'tent,tent(steps=1)'": "1: 'tent' and 'tent(steps=1)' have the same settings: leave one out.",
     "images = 10": "1: there are no methods: name some of source, pl",
     "methods = 'bn'\nnetworks = 'wrn99'": "2: unknown network 'wrn99': did you mean 'wrn",
-    "methods = 'bn'\nnetworks = 'resnet20@/no/file.pth'": "2: there is no file /no/file.pth for resnet20@/no/file.pth.",
+    "methods = 'bn'\nnetworks = 'resnet20@/no/file.pth'": "2: there is no file /no/file.pth for resnet20@",
     "methods = 'bn'\nnetworks = 'resnet21@/no/file'": "2: unknown architecture 'resnet21': did you mean 'resnet",
     "methods = 'bn'\ndata = 'cifar11'": "2: unknown data set 'cifar11': did you mean 'cifar10'?",
-    "methods = 'bn'\ndata = 'cifar10'\nroot = '/no/where'": "3: there is no folder /no/where for cifar10.",
+    "methods = 'bn'\ndata = 'cifar10'\nroot = '/no/where'": "3: there is no folder /no/where for cifar10: get it",
     "methods = 'bn'\ndata = 'folder'": "2: a folder of images needs scenarios: scenarios =",
     "methods = 'tent(lr=\"high\")'": "1: tent: lr must be a number, got 'high'.",
     "[[method]]\nname = 'tent'\nlr = 'high'": "3: tent: lr must be a number, got 'high'.",

@@ -51,6 +51,13 @@ def test_nobody_at_the_address_is_said_at_once(port: int) -> None:
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.parametrize("address", ["ray://me:hunter2@127.0.0.1:9", "me:hunter2@127.0.0.1:9", "hunter2@host"])
+def test_a_password_in_an_address_is_refused_and_not_shown(address: str) -> None:
+    with pytest.raises(ValueError, match="has a login, which Ray does not use") as refused:
+        connect(stand_in(None), address)
+    assert "hunter2" not in str(refused.value)
+
+
 @pytest.mark.parametrize("error", [PermissionError("token is missing"), ConnectionError("Failed to connect")])
 def test_a_missing_token_is_named(error: Exception) -> None:
     def refuse(**arguments: Any) -> None:

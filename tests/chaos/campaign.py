@@ -26,9 +26,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ.update(OMP_NUM_THREADS="1", COLUMNS="500", NO_COLOR="1")
 
+from chaos.document import write_table
 from chaos.killing import midway
 
-BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
 PRELOADED = (
     "midway.cli",
     "midway.tune.study",
@@ -365,9 +365,7 @@ def main() -> None:
     if given.json:
         print(json.dumps([asdict(row) for row in rows]))
     if given.write is not None:
-        before, _, rest = given.write.read_text().partition(BEGIN)
-        text = table(rows, time.monotonic() - started)
-        given.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+        write_table(given.write, "the table", table(rows, time.monotonic() - started))
     sys.exit(any(row.faults for row in rows))
 
 

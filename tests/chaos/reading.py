@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chaos.damage import WAYS
+from chaos.listings import listing_readers
 
 if TYPE_CHECKING:
     from chaos.campaign import Row
@@ -98,6 +99,7 @@ def readers(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
         "weights (.safetensors)": (made / "weights.safetensors", lambda: parameters("weights.safetensors")),
         "weights (.pth)": (made / "weights.pth", lambda: parameters("weights.pth")),
         "weights with a checksum": (made / "checked.pth", lambda: parameters("checked.pth")),
+        **listing_readers(made / "lists"),
     }
 
 

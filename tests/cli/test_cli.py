@@ -121,6 +121,8 @@ def test_methods_and_models_are_listed() -> None:
     assert table == midway.adaptation.describe.overview_markdown()
     cards = runner.invoke(app, ["models"], env={"COLUMNS": "200"})
     assert "wrn16_2.cifar10" in cards.output
+    assert "unet.cifar10" in cards.output
+    assert "denoiser for DDA" in cards.output
     assert runner.invoke(app, ["--version"]).output.strip() == midway.__version__
 
 

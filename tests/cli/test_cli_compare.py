@@ -79,7 +79,7 @@ def test_other_folders_give_scores(folder: Path, tmp_path: Path) -> None:
     [
         ("wrn16_2", "cifar10-mini", "wrn16_2 is an architecture without weights: write wrn16_2@FILE"),
         ("wrn16_2.cifar", "cifar10-mini", r"did you mean 'wrn16_2\.cifar10'"),
-        ("wrn16_2.cifar10", "/no/such/folder", "there is no folder /no/such/folder"),
+        ("wrn16_2.cifar10", "/no/such/folder", "there is no folder /no/such/folder: give one with"),
     ],
 )
 def test_what_is_missing_is_named(network: str, data: str, message: str) -> None:
@@ -98,6 +98,7 @@ def test_listings_as_json() -> None:
     assert "changed" in {row["name"] for row in from_json("list", "scores")}
     models = from_json("models")
     assert models["trained"][0]["name"] == "wrn16_2.cifar10"
+    assert models["denoisers"][0]["name"] == "unet.cifar10"
     assert "resnet26_gn" in models["architectures"]
     assert "cifar10-mini" in {row["name"] for row in from_json("data", "ls")}
 

@@ -42,4 +42,4 @@ def test_a_folder_without_labels(folder: Path) -> None:
 def test_what_is_missing_is_named() -> None:
     answer = runner.invoke(app, ["recommend", "wrn16_2.cifar10", "/no/such/folder"])
     assert isinstance(answer.exception, FileNotFoundError)
-    assert "there is no folder /no/such/folder" in str(answer.exception)
+    assert "there is no folder /no/such/folder: give one with" in str(answer.exception)

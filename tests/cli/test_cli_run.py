@@ -71,7 +71,10 @@ def test_a_plan_file_and_flags_that_go_before_it(tmp_path: Path) -> None:
         (["--scenarios", "pure:fgo"], "--scenarios: pure:fgo: unknown corruption 'fgo': did you mean 'fog'?"),
         (["--batch-sizes", "501"], "--batch-sizes: batch_sizes must be an integer from 1 to 500, got 501."),
         (["--seeds", "few"], "--seeds 'few' cannot be parsed: write integers, such as 1, 1-4 or 1,7."),
-        (["--data", "cifar10-c", "--root", "/no/where"], "--root: there is no folder /no/where for cifar10-c."),
+        (
+            ["--data", "cifar10-c", "--root", "/no/where"],
+            "--root: there is no folder /no/where for cifar10-c: make it with",
+        ),
         ([], "plan.toml:3: unknown key 'sedes': did you mean 'seeds'?"),
     ],
 )

@@ -9,13 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from midway import cli
 from midway.bench import read_records
 from midway.cli import signals
+from midway.comparison import run
 from midway.data.manifest import Manifest
 
 RUN = ["run", "--methods", "source", "--images", "100", "--batch-sizes", "50", "--seeds", "0-99"]
@@ -23,20 +26,41 @@ TUNE = ["tune", "tent", "--scenarios", "pure:spatter", "--images", "20", "--batc
 MAKE = ["data", "make", "cifar10-c", "--from", "cifar10-mini"]
 
 
-def started(command: list[str], out: Path) -> subprocess.Popen[str]:
-    """Start midway in a process group of its own."""
-    return subprocess.Popen(
+TINY = Path(__file__).parents[1] / "chaos" / "network.py"
+PATIENCE = 600.0
+"""Seconds after which something hangs; a loaded machine takes long to start a process."""
+
+
+def _listen() -> None:
+    """Let a new process react to signals, also if the tests run in the background or under nohup."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def started(command: list[str], out: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start midway in a process group of its own, of which nothing is left if the block fails."""
+    process = subprocess.Popen(
         [sys.executable, "-m", "midway", *command, "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=_listen,
     )
+    try:
+        with process:
+            yield process
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
 
 
-def wait_for(path: Path, size: int = 1) -> None:
-    ends = time.monotonic() + 60
+def wait_for(path: Path, process: subprocess.Popen[str], size: int = 1) -> None:
+    ends = time.monotonic() + PATIENCE
     while not path.exists() or path.stat().st_size < size:
+        assert process.poll() is None, f"the command ended with status {process.returncode} and no {path.name}"
         assert time.monotonic() < ends, f"{path} does not appear"
         time.sleep(0.05)
 
@@ -70,17 +94,17 @@ def test_signals_stop_in_order(
 ) -> None:
     with started([*command, "--jobs", str(jobs)], tmp_path) as process:
         if command is MAKE:
-            wait_for(tmp_path / "gaussian_noise.npy")
+            wait_for(tmp_path / "gaussian_noise.npy", process)
         else:
-            wait_for(tmp_path / ("results.jsonl" if command is RUN else "study.journal"), 6_000)
+            wait_for(tmp_path / ("results.jsonl" if command is RUN else "study.journal"), process, 6_000)
         if everybody:
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number, output
     assert "Traceback" not in output
-    ends = time.monotonic() + 10  # the resource tracker of multiprocessing ends after its parent
+    ends = time.monotonic() + PATIENCE  # the resource tracker of multiprocessing ends after its parent
     while living(process.pid) and time.monotonic() < ends:
         time.sleep(0.1)
     assert not living(process.pid)
@@ -128,3 +152,31 @@ def test_a_command_that_stores_nothing_ends_with_the_status_too(
         cli.main()
     assert ended.value.code == 143
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_restored")
+@pytest.mark.parametrize("command", ["compare", "recommend"])
+@pytest.mark.parametrize("stored", [True, False])
+def test_comparisons_say_how_much_is_done(
+    command: str, stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = run._run
+
+    def stop_in_the_second(network: Any, cell: Any, *arguments: Any, **settings: Any) -> Any:
+        if cell.method == "bn":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return first(network, cell, *arguments, **settings)
+
+    monkeypatch.setattr(run, "_run", stop_in_the_second)
+    out = ["--out", str(tmp_path / "out")] if stored else []
+    arguments = [f"{TINY}:tiny", "cifar10-mini", "--methods", "bn,tent", "--images", "20"]
+    monkeypatch.setattr(sys, "argv", ["midway", command, *arguments, *out])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 143
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    kept = f"are in {tmp_path / 'out'}: run the same command" if stored else "are finished, and nothing is stored: give"
+    assert f"Stopped: 1 of 3 methods {kept}" in said
+    if stored:
+        assert [record.cell.label for record in read_records(tmp_path / "out")] == ["source"]

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-SECONDS = 60.0
+SECONDS = 600.0
 
 
 class Browser:

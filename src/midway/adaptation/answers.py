@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from midway.adaptation.checks import is_logits
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, without_parallel
+from midway.adaptation.state import end_undo
 from midway.models.outputs import logits_of
 
 if TYPE_CHECKING:
@@ -32,7 +34,15 @@ def answered(method: Method, images: Tensor) -> Tensor:
     if not method.checked_gradient and method.num_trainable() and (reason := _without_gradient(method, images)):
         raise ValueError(reason)
     method.checked_gradient = True
-    before = method.snapshot()
+    before = method.begin_undo()
+    try:
+        return _answered(method, images, before)
+    finally:
+        end_undo(before)
+
+
+def _answered(method: Method, images: Tensor, before: Mapping[str, Any]) -> Tensor:
+    """Return the answer, or restore the state from before the batch."""
     try:
         logits = method.adapt_to(images)
         if not is_logits(logits, images):

@@ -198,6 +198,11 @@ class Method(Stateful, metaclass=_Sealed):
     # ---- hyper-parameters and diagnostics ----------------------------------------------------------------------------
 
     @classmethod
+    def further_weights(cls, settings: Mapping[str, Any]) -> str | None:
+        """Return a digest of trained weights that the method itself loads for these settings; None without."""
+        return None
+
+    @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the values of the hyper-parameters whose default is None, mostly the published ones."""
         return {}

@@ -15,8 +15,10 @@ from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
 from midway.adaptation.optimization import optimizer_step
 from midway.adaptation.precision import Precision, use_bf16
+from midway.adaptation.state import ChangesOf
 from midway.functional import free_energy
 from midway.sampling import GradientFilter, Randomness, ReplayBuffer, UniformNoise, langevin, langevin_step
+from midway.sampling.changes import Changes
 
 
 class EnergyModel:
@@ -188,6 +190,10 @@ class ModelAda:
             samples[stalled] = noise[stalled]
         self.buffer.put(indices, samples)
         return stalled
+
+    def begin_undo(self) -> Changes:
+        """Record the changes of the optimiser and of the chains: a copy of all chains may take longer than a step."""
+        return ChangesOf(self.optimizer, self.buffer)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the optimiser and the chains, and the source (the weights are the network's)."""

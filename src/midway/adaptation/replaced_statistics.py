@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from midway.adaptation.state import Stateful
 Layer = TypeVar("Layer", bound="ReplacedBatchNorm")
 
 
-class ReplacedBatchNorm(_BatchNorm):
+class ReplacedBatchNorm(_BatchNorm, ABC):
     """A BatchNorm layer with statistics of another definition; those of the source are kept as buffers.
 
     It has no running statistics, so methods on batch statistics leave it as it is.
@@ -26,12 +27,12 @@ class ReplacedBatchNorm(_BatchNorm):
     source_var: Tensor | None
 
     @property
+    @abstractmethod
     def statistics(self) -> str:
         """A description of the statistics: states of different ones do not mix."""
-        raise NotImplementedError
 
 
-class Observer(nn.Module):
+class Observer(nn.Module, ABC):
     """A part of a network that is told when a batch begins: its layers have statistics of earlier batches.
 
     Attributes:
@@ -44,13 +45,13 @@ class Observer(nn.Module):
         self.managed = False
         self.images: Tensor | None = None
 
+    @abstractmethod
     def begin(self) -> None:
         """Start with the batch ``images``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin_again(self) -> None:
         """Forget the present batch, or start with it again if it is not over: the state is another one."""
-        raise NotImplementedError
 
     @contextmanager
     def during(self, images: Tensor) -> Iterator[None]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.copies import graph_tensors
 from midway.adaptation.lock import CallLock, one_at_a_time
+from midway.sampling.changes import Changes
 
 T = TypeVar("T")
 
@@ -36,7 +37,9 @@ class Stateful(nn.Module):
         """Set an attribute, declare that it changes from batch to batch, and return its value.
 
         The value is a tensor, a module (all its parameters and buffers become state, trainable or not), an optimiser, a
-        generator, an object with ``state_dict`` and ``load_state_dict``, a plain value, or a container of these.
+        generator, an object with ``state_dict`` and ``load_state_dict``, a plain value, or a container of these. It is
+        copied before every batch, unless it has ``begin_undo``, see
+        ``midway.sampling.changes.Changes``.
         """
         if "_source" in self.__dict__:
             raise RuntimeError(f"the state '{name}' is declared too late: call add_state in the constructor.")
@@ -59,6 +62,15 @@ class Stateful(nn.Module):
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state."""
         return {"tensors": capture(self._state_tensors()), "values": capture(self._state_values())}
+
+    @one_at_a_time
+    @torch.inference_mode(False)
+    def begin_undo(self) -> dict[str, Any]:
+        """Return a snapshot for ``restore`` in which objects with ``begin_undo`` record their changes from now on.
+
+        That costs less than a copy of a large state. It is valid for this object, until ``end_undo``.
+        """
+        return {"tensors": capture(self._state_tensors()), "values": begin_undo(self._state_values())}
 
     @one_at_a_time
     @torch.inference_mode(False)
@@ -244,8 +256,47 @@ def capture(value: Any) -> Any:
     )
 
 
+class ChangesOf(Changes):
+    """The changes of several objects with a state that belong to one."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts, self.begun = parts, [begin_undo(part) for part in parts]
+
+    def undo(self) -> None:
+        """Undo all changes since the beginning."""
+        for part, begun in zip(self.parts, self.begun, strict=True):
+            restored(part, begun)
+
+    def end(self) -> None:
+        """Stop recording."""
+        end_undo(self.begun)
+
+
+def begin_undo(value: Any) -> Any:
+    """Return what ``restored`` undoes later changes with: ``Changes`` of objects that record them, else copies."""
+    if hasattr(value, "begin_undo"):
+        return value.begin_undo()
+    if isinstance(value, Mapping):
+        return {key: begin_undo(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(begin_undo, value))
+    return capture(value)
+
+
+def end_undo(begun: Any) -> None:
+    """Let all objects in what ``begin_undo`` returned stop recording."""
+    if isinstance(begun, Changes):
+        begun.end()
+    elif isinstance(begun, dict | list | tuple):
+        for item in begun.values() if isinstance(begun, dict) else begun:
+            end_undo(item)
+
+
 def restored(current: Any, captured: Any) -> Any:
     """Return a value as it was when ``capture`` copied it; objects with a state are restored in place."""
+    if isinstance(captured, Changes):
+        captured.undo()
+        return current
     if isinstance(current, torch.Generator):
         current.set_state(captured.cpu())
         return current

@@ -48,6 +48,7 @@ WITHOUT_NUMBERS = {
     "midway.adaptation.about",
     "midway.adaptation.registry",
     "midway.adaptation.space",
+    "midway.bench.environment",
     "midway.bench.record",
     "midway.data.download",
     "midway.data.manifest",

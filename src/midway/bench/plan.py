@@ -110,6 +110,7 @@ class Grid:
                 settings=entry.complete_settings(seed),
                 network=absolute(network),
                 weights=weights[network],
+                further_weights=find(entry.name).further_weights(entry.settings),
                 data=name,
                 root=root,
                 images=self.images,
@@ -218,14 +219,14 @@ def _data_set(text: str, root: str | None) -> tuple[str, str | None]:
         return name, None
     path = Path(chosen).expanduser().resolve()
     if not path.is_dir():
-        raise PlanError(f"there is no folder {path} for {name}.", "data" if at else "root")
+        raise PlanError(f"there is no folder {path} for {name}: {DATA_SETS[name].remedy}", "data" if at else "root")
     return name, str(path)
 
 
 def read_plan(path: Path) -> dict[str, Any]:
     """Read a TOML file as plain values without checking them; an error has the line."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no plan at {path}.")
+        raise FileNotFoundError(f"there is no plan at {path}: give a TOML file, see docs/plans.md, or flags.")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache, cached_property
-from importlib.metadata import version
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from midway._files import parse_json
@@ -23,6 +19,8 @@ from midway.streams import Scenario
 
 FORMAT = 2
 """Version of a stored record; raised when its meaning changes."""
+
+LATER = ("classes", "further_weights")  # fields that are left out of keys and records if None: older ones stay
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ class Cell:
             ``midway.bench.code``. It is not part of the key: a stored result of another code answers the same
             question, but is out of date.
         classes: Which logit each class folder is, see ``midway.data.load``; None if the data set knows it.
+        further_weights: A digest of weights that the method brings, such as DDA's denoiser; None without.
 
     Example:
         >>> from midway.bench import Grid
@@ -76,6 +75,7 @@ class Cell:
     module: str
     code: str = ""
     classes: str | tuple[str, ...] | tuple[int, ...] | None = None
+    further_weights: str | None = None
 
     @cached_property
     def key(self) -> str:
@@ -104,16 +104,13 @@ class Cell:
         """Return the cell as plain values, ready for JSON."""
         content = vars(self) | {"scenario": str(self.scenario)}
         content.pop("key", None)  # cached
-        if self.classes is None:  # keys and records from before classes could be given stay as they are
-            del content["classes"]
-        return content
+        return {name: value for name, value in content.items() if value is not None or name not in LATER}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
         """Read a cell from plain values; lists among the settings become tuples again."""
-        values = {
-            each.name: content[each.name] for each in fields(cls) if each.name in content or each.name != "classes"
-        }
+        names = [each.name for each in fields(cls) if each.name in content or each.name not in LATER]
+        values = {name: content[name] for name in names}
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])
         check_types(cls, values | {"scenario": None})
@@ -328,23 +325,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(each) for each in value]
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-@cache
-def environment() -> dict[str, Any]:
-    """Return the versions and the processor of this process."""
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": _processor(),
-        "midway": version("midway"),
-    }
-
-
-def _processor() -> str:
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text().splitlines() if listing.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(iter(names), platform.processor() or "unknown")

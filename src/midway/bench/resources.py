@@ -77,7 +77,7 @@ def weights_of(name: str) -> str:
     if path.is_file():
         return file_digest(path)[:16]
     if at:
-        raise ValueError(f"there is no file {path} for {name}.")
+        raise ValueError(f"there is no file {path} for {name}: write {architecture}@FILE with a checkpoint.")
     if name in ARCHITECTURES:
         return "untrained"
     valid = [*(card.name for card in cards()), *ARCHITECTURES]
@@ -119,7 +119,7 @@ def _function(name: str) -> Callable[..., object] | None:
 def _from_file(path: Path) -> ModuleType:
     """Import a file by its path, again if it changed; it can import files in its folder."""
     if not path.is_file():
-        raise ValueError(f"there is no file {path} with networks.")
+        raise ValueError(f"there is no file {path} with networks: write path/to/file.py:function.")
     path = path.resolve()
     name = FROM_FILES + hashlib.sha256(f"{path} {file_digest(path)}".encode()).hexdigest()[:12]
     if name not in sys.modules:

@@ -47,7 +47,9 @@ def read_records(folder: Path | str) -> list[Record]:
     """
     path = Path(folder) / RESULTS
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} holds no results: there is no {RESULTS} in it.")
+        raise FileNotFoundError(
+            f"{folder} holds no results: there is no {RESULTS} in it: give the folder that `midway run` wrote (--out)."
+        )
     *lines, tail = path.read_bytes().split(b"\n")
     lines += [tail] if _is_record(tail) else []
     return [Record.from_line(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]

@@ -70,6 +70,8 @@ def benchmark(
         cells = benchmark_cells(grid, columns)
         tally = run_into(console, cells, store, engine)
         records = stored(store, cells)
+    if tally is None and not records:
+        raise stopped()
     counted = f", {grid.images:,} images a corruption" if grid.images else ""
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
     table = benchmark_table(frame(records), columns, title=f"Benchmark. {network} on {data}{counted}", notes=notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,7 @@ from torch import nn
 from midway.bench.entries import READERS, import_plugins
 from midway.bench.resources import absolute, load_network, weights_of
 from midway.cli.run import Import, split_commas
+from midway.cli.signals import stopped
 from midway.cli.terminal import Json, print_json, terminal
 from midway.comparison import compare as compare_methods
 from midway.comparison.run import DEFAULT_METHODS
@@ -47,16 +50,17 @@ def compare(
     import_plugins(split_commas(import_) or [])
     check_folder(data)
     known = None if classes is None else READERS["classes"]("classes", classes)
-    result = compare_methods(
-        trained_network(network),
-        data,
-        methods,
-        batch_size=batch_size,
-        images=images,
-        classes=known,
-        seed=seed,
-        out=out,
-    )
+    with in_order_if_stopped():
+        result = compare_methods(
+            trained_network(network),
+            data,
+            methods,
+            batch_size=batch_size,
+            images=images,
+            classes=known,
+            seed=seed,
+            out=out,
+        )
     if as_json:
         print_json({"labelled": result.labelled, "methods": result.rows()})
     else:
@@ -65,10 +69,23 @@ def compare(
         terminal(stderr=True).print(f"Report: {result.report(report)}", highlight=False, soft_wrap=True)
 
 
+@contextmanager
+def in_order_if_stopped() -> Iterator[None]:
+    """Say how much is done if a signal interrupts the block, and end the command with the status of the signal."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if str(stop):
+            terminal(stderr=True).print(f"Stopped: {stop}", highlight=False, soft_wrap=True, markup=False)
+        raise stopped() from stop
+
+
 def check_folder(data: str) -> None:
     """Raise if data are written like a folder and there is none."""
     if not Path(data).expanduser().exists() and ("/" in data or data.startswith("~")):
-        raise FileNotFoundError(f"there is no folder {data}.")
+        raise FileNotFoundError(
+            f"there is no folder {data}: give one with a folder of images for each class, or the name of a data set."
+        )
 
 
 def trained_network(name: str) -> nn.Module:

@@ -40,10 +40,13 @@ REGISTRIES = {
 }
 """Name of a registry on the command line -> module and attribute."""
 
+QUALITIES = ("noisy_psnr", "psnr")
+"""What the card of a denoiser says of each noise level: PSNR with the noise and after its removal."""
+
 WIDE = 110
 """Columns of a terminal from which on the hyper-parameters of a method are a table."""
 
-models_app = typer.Typer(help="List the networks, or add a checksum to a checkpoint.", invoke_without_command=True)
+models_app = typer.Typer(help="List networks and denoisers, or add a checksum to a file.", invoke_without_command=True)
 methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_command=True)
 
 
@@ -178,12 +181,13 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, header: boo
 
 @models_app.callback()
 def list_models(context: typer.Context, as_json: Json = False) -> None:
-    """List the trained networks of the package and the architectures."""
+    """List the trained networks and denoisers of the package, and the architectures."""
     if context.invoked_subcommand is not None:
         return
-    cards = models.cards()
+    cards, denoisers = models.cards(), models.denoiser_cards()
     if as_json:
-        print_json({"trained": [asdict(card) for card in cards], "architectures": list(models.ARCHITECTURES)})
+        listed = {"trained": list(map(asdict, cards)), "denoisers": list(map(asdict, denoisers))}
+        print_json(listed | {"architectures": list(models.ARCHITECTURES)})
         return
     console = terminal()
     for card in cards:
@@ -191,6 +195,14 @@ def list_models(context: typer.Context, as_json: Json = False) -> None:
         accuracy = f"{card.clean_accuracy:.2f} % on {card.evaluated_on}"
         console.print(card.name, style="bold", highlight=False)
         facts = {"network": network, "clean accuracy": accuracy, "data": card.data, "licence": card.licence}
+        console.print(_table(("", ""), list(facts.items()), header=False))
+    for denoiser in denoisers:
+        levels = list(denoiser.quality["psnr"])
+        noisy, clean = (", ".join(f"{denoiser.quality[key][level]:.0f}" for level in levels) for key in QUALITIES)
+        psnr = f"{noisy} dB with noise of levels {', '.join(levels)}; {clean} dB without, on {denoiser.evaluated_on}"
+        console.print(denoiser.name, style="bold", highlight=False)
+        facts = {"network": "denoiser for DDA", "PSNR": psnr}
+        facts |= {"data": denoiser.data, "licence": denoiser.licence}
         console.print(_table(("", ""), list(facts.items()), header=False))
     console.print(f"Untrained architectures: {', '.join(models.ARCHITECTURES)}", highlight=False)
 
@@ -202,7 +214,7 @@ def add_model(
 ) -> None:
     """Load a checkpoint once and write its checksum beside it; whenever it is loaded, the file is compared with it."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no checkpoint at {path}.")
+        raise FileNotFoundError(f"there is no checkpoint at {path}: give a file with weights, .safetensors or .pth.")
     network = models.load(path, architecture=architecture, sha256=file_digest(path))
     digest = write_digest(path)
     terminal().print(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from midway.bench.entries import READERS, import_plugins
-from midway.cli.compare import BatchSize, Network, Out, Seed, check_folder, trained_network
+from midway.cli.compare import BatchSize, Network, Out, Seed, check_folder, in_order_if_stopped, trained_network
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import Json, print_json
 from midway.comparison import recommend as recommend_method
@@ -31,16 +31,17 @@ def recommend(
     """Rank methods on images without labels, with reasons; or advise to leave the network as it is."""
     import_plugins(split_commas(import_) or [])
     check_folder(data)
-    advice = recommend_method(
-        trained_network(network),
-        data,
-        methods,
-        batch_size=batch_size,
-        images=images,
-        classes=None if classes is None else READERS["classes"]("classes", classes),
-        seed=seed,
-        out=out,
-    )
+    with in_order_if_stopped():
+        advice = recommend_method(
+            trained_network(network),
+            data,
+            methods,
+            batch_size=batch_size,
+            images=images,
+            classes=None if classes is None else READERS["classes"]("classes", classes),
+            seed=seed,
+            out=out,
+        )
     if as_json:
         print_json({"recommended": advice.best.label, "leave": advice.leave, "methods": advice.rows()})
     else:

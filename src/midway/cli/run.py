@@ -22,8 +22,8 @@ from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, 
 from midway.bench import run as run_cells
 from midway.bench.budget import CostEstimator
 from midway.bench.engines.base import CellTask
+from midway.bench.environment import environment
 from midway.bench.plan import locate, read_plan
-from midway.bench.record import environment
 from midway.bench.resources import check_data
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities

@@ -113,6 +113,7 @@ def compare(
     with ExitStack() as stack:
         store = None if out is None else stack.enter_context(Store(Path(out)))
         show = stack.enter_context(_progress(stream, len(cells), shown=progress))
+        stack.enter_context(_counted_if_stopped(records, len(cells), out))
         for cell in cells:
             record = None if store is None else store.find(cell)
             if record is None or record.result is None:
@@ -126,6 +127,18 @@ def compare(
                 source = torch.from_numpy(load_predictions(store.folder, record)["logits"])
             records.append(replace(record, answers={}))
     return CompareResult(tuple(records), labelled)
+
+
+@contextmanager
+def _counted_if_stopped(records: Sequence[Record], count: int, out: str | Path | None) -> Iterator[None]:
+    """Let an interrupt say how many methods are finished, and what happens to them."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        done = f"{len(records)} of {count} methods"
+        kept = "are finished, and nothing is stored" if out is None else f"are in {out}"
+        remedy = "give out= (--out) to keep them" if out is None else "run the same command to continue"
+        raise KeyboardInterrupt(f"{done} {kept}: {remedy}.") from stop
 
 
 def read_entries(methods: str | Sequence[str]) -> list[Entry]:
@@ -165,6 +178,7 @@ def _cells(
             settings=entry.complete_settings(seed),
             network=type(network).__name__,
             weights=weights,
+            further_weights=find(entry.name).further_weights(entry.settings),
             data="folder" if folder else data if isinstance(data, str) else _name_of(data),
             root=str(Path(data).resolve()) if folder else None,
             images=images,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from midway._files import parse_json, read_text
 from midway._suggest import unknown
 
 LISTS = Path(__file__).parent / "classes"
+
+MAX_CLASSES = 1_000_000
+"""More than the largest classifiers have: a wrong digit in a list must not ask for memory without end."""
 
 Classes = str | Path | Sequence[str] | Sequence[int] | Mapping[str, int]
 """Names in the order of the logits, an index for each class folder, ``{folder: index}``, a file, or a list's name."""
@@ -61,7 +65,7 @@ def class_indices(name: str) -> dict[str, int]:
 
 @cache
 def _read_list(name: str) -> dict[str, int]:
-    parsed = _pairs(_read_text(LISTS / f"{name}.txt"))
+    parsed = _pairs(_read_lines(LISTS / f"{name}.txt"))
     return {each: index for index, each in enumerate(parsed)} if isinstance(parsed, tuple) else parsed
 
 
@@ -82,10 +86,11 @@ def plain_classes(classes: Classes) -> str | tuple[str, ...] | tuple[int, ...]:
         path = Path(classes).expanduser()
         if not path.is_file():
             raise ValueError(f"{unknown('list of classes', str(classes), class_lists())} There is no such file either.")
-        content = _read_json(path) if path.suffix == ".json" else _pairs(_read_text(path))
-        if not content:
-            raise ValueError(f"{path} has no classes: write one name per line, in the order of the logits.")
-        return plain_classes(content)
+        with _naming(path):
+            content = _read_json(path) if path.suffix == ".json" else _pairs(_read_lines(path))
+            if not content:
+                raise ValueError(f"{path} has no classes: write one name per line, in the order of the logits.")
+            return plain_classes(content)
     if isinstance(classes, Mapping):
         if not all(isinstance(index, int) for index in classes.values()):
             raise ValueError("classes must map each class folder to the index of its logit, such as {'cat': 281}.")
@@ -107,6 +112,9 @@ def label_folders(folders: Iterable[str], classes: Classes | None, *, where: str
     folders = tuple(folders)
     if classes is None:
         return Labels(folders, {folder: label for label, folder in enumerate(folders)})
+    if isinstance(classes, Path) or (isinstance(classes, str) and classes not in class_lists()):
+        with _naming(Path(classes)):
+            return label_folders(folders, plain_classes(classes), where=where)
     plain = plain_classes(classes)
     if isinstance(plain, str):
         indices = class_indices(plain)
@@ -128,7 +136,8 @@ def label_folders(folders: Iterable[str], classes: Classes | None, *, where: str
 def _numbered(folders: Iterable[str], names: Sequence[str], where: str) -> dict[str, int]:
     number = {name: label for label, name in enumerate(names)}
     if unlisted := [folder for folder in folders if folder not in number]:
-        raise ValueError(f"{where}: {unknown('class folder', unlisted[0], names[:20])} Correct the folder or classes=.")
+        some = [name[:60] for name in names[:20]]
+        raise ValueError(f"{where}: {unknown('class folder', unlisted[0], some)} Correct the folder or classes=.")
     return {folder: number[folder] for folder in folders}
 
 
@@ -137,15 +146,28 @@ def _by_index(indices: dict[str, int]) -> Labels:
     named = {index: folder for folder, index in indices.items()}
     if len(named) < len(indices):
         raise ValueError("classes gives two class folders the same index: give each its own.")
+    if max(named) >= MAX_CLASSES:
+        raise ValueError(f"classes gives a class folder the index {max(named):,}: no network has so many logits.")
     return Labels(tuple([named.get(index, f"class {index}") for index in range(max(named) + 1)]), indices)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file with a list of classes in errors of its content."""
+    try:
+        yield
+    except ValueError as error:
+        if path.name in str(error):
+            raise
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _is_index(value: Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool) and int(value) >= 0
 
 
-def _read_text(path: Path) -> list[str]:
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+def _read_lines(path: Path) -> list[str]:
+    lines = [line.strip() for line in read_text(path).splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
@@ -158,13 +180,16 @@ def _pairs(lines: Sequence[str]) -> tuple[str, ...] | dict[str, int]:
 
 
 def _read_json(path: Path) -> Any:
+    text = read_text(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(text)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}).") from error
     if isinstance(content, dict) and content and all(key.isdecimal() for key in content):
-        first = {int(key): value[0] if isinstance(value, list) else value for key, value in content.items()}
-        return {str(name): index for index, name in first.items()}
+        first = {int(key): value[0] if isinstance(value, list) and value else value for key, value in content.items()}
+        if not all(isinstance(name, str) for name in first.values()):
+            raise ValueError(f"{path} must have a name, or a list that begins with one, for each index.")
+        return {name: index for index, name in first.items()}
     if not isinstance(content, list | dict):
         raise ValueError(f"{path} must be a list of names, or name -> index; it is {type(content).__name__}.")
     return content

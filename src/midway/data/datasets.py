@@ -148,7 +148,8 @@ def load(
         (2, 32, 32, 3)
     """
     entry = REGISTRY[name]
-    classes = None if classes is None else plain_classes(classes)
+    if classes is not None and not isinstance(classes, str | Path):  # errors name a file
+        classes = plain_classes(classes)
     given = {"split": split, "domain": domain, "size": size, "classes": classes}
     for argument, default in _DEFAULTS.items():
         if given[argument] != default and argument not in entry.arguments:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
+import lzma
 import tarfile
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from midway._files import file_digest
+from midway._secrets import hide_password, without_password
 
 BLOCK_BYTES = 1 << 18
 TIMEOUT_SECONDS = 20.0
@@ -56,8 +60,9 @@ def download(url: str, target: Path, *, md5: str, progress: Progress = silent) -
     The bytes are written to ``target.part``, which is renamed to ``target`` when its checksum is right. A broken
     connection is resumed up to three times; then ConnectionError is raised and the received bytes are kept.
     """
+    shown = without_password(url)
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url} is not an http or https address.")
+        raise ValueError(f"{shown} is not an http or https address.")
     if target.is_file() and file_digest(target, "md5") == md5:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -71,11 +76,12 @@ def download(url: str, target: Path, *, md5: str, progress: Progress = silent) -
             received = _size(part)
             if attempt == ATTEMPTS or received == before:  # no bytes: the server will not answer the next time either
                 kept = f" {received:,} bytes are kept; the same command continues." if received else ""
-                raise ConnectionError(f"{url} could not be downloaded: {_reason(error)}.{kept}") from None
+                reason = hide_password(_reason(error), url)
+                raise ConnectionError(f"{shown} could not be downloaded: {reason}.{kept}") from None
     if (digest := file_digest(part, "md5")) != md5:
         size = _size(part)
         part.unlink()
-        raise ValueError(f"{url} returned {size:,} bytes with MD5 {digest}, expected MD5 {md5}: removed, try again.")
+        raise ValueError(f"{shown} returned {size:,} bytes with MD5 {digest}, expected MD5 {md5}: removed, try again.")
     part.replace(target)
     return target
 
@@ -85,8 +91,9 @@ def unpack(archive: Path, folder: Path) -> None:
     try:
         with tarfile.open(archive) as file:
             file.extractall(folder, filter="data")
-    except (tarfile.TarError, EOFError) as error:
-        raise ValueError(f"{archive} cannot be unpacked ({error}).") from None
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile lists every format that it tried
+        raise ValueError(f"{archive} cannot be unpacked ({reason}): get it again.") from None
 
 
 def _receive(url: str, part: Path, progress: Progress) -> None:
@@ -106,7 +113,7 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
         if size and response.status != 206:  # the server cannot continue: start again
             size = 0
         length = response.headers.get("Content-Length")
-        total = size + int(length) if length is not None else None
+        total = size + int(length) if length is not None and length.isdecimal() else None
         with part.open("ab" if size else "wb") as file:
             while block := response.read(BLOCK_BYTES):
                 file.write(block)

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 from midway._files import FolderLock
+from midway._secrets import without_password
 from midway.data.datasets import REGISTRY, Dataset, data_home
 from midway.data.download import Progress, download, silent, unpack
 from midway.data.manifest import FILE_NAME as MANIFEST
@@ -99,7 +100,7 @@ def _fill(entry: Dataset, mirror: str | None, work: Path, ready: Path, progress:
         unpack(path, ready)
         if not (ready / archive.folder).is_dir():
             raise ValueError(f"{path} has no folder {archive.folder}.")
-        return mirror or archive.url
+        return without_password(mirror or archive.url)
     except (OSError, ValueError, tarfile.TarError) as error:
         reason = str(error)
         if entry.fallback is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -15,7 +16,7 @@ from midway.adaptation.parameters import first_weight
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, LogUniform, search_over
-from midway.models import NoisePredictor, load_denoiser
+from midway.models import NoisePredictor, denoiser_cards, load_denoiser
 from midway.sampling import Randomness
 from midway.sampling.diffusion import Respaced, purify
 
@@ -141,6 +142,13 @@ class DDA(Method):
             self._schedule(respacing, steps or 1)
         self.adapted_images: Tensor | None = self.add_state("adapted_images", None)
         self.randomness = self.add_state("randomness", Randomness(seed))
+
+    @classmethod
+    def further_weights(cls, settings: Mapping[str, Any]) -> str | None:
+        """Return the digest of the denoiser in the package; others are not among the settings of plans."""
+        denoiser = settings.get("denoiser", "cifar10")
+        known = {card.name: card.sha256[:16] for card in denoiser_cards()}
+        return known.get(f"unet.{denoiser}")
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:

@@ -146,9 +146,12 @@ class MEMO(Method):
                 try:
                     logits.append(self._adapt(few, seen))
                     continue
-                except (UnsupportedError, RuntimeError, TypeError, IndexError):
-                    self._supports_many_images = False  # errors of the network itself recur below
+                except (UnsupportedError, RuntimeError, TypeError, IndexError) as error:
+                    supported = isinstance(error, torch.OutOfMemoryError)  # the next batch may be smaller
+            else:
+                supported = self._supports_many_images
             logits += [self._adapt(few[i : i + 1], seen[i : i + 1]) for i in range(len(few))]
+            self._supports_many_images = supported  # not if an error of the network itself recurs above
         return torch.cat(logits)
 
     def _adapt(self, images: Tensor, views: Tensor) -> Tensor:

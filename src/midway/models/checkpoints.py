@@ -72,7 +72,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     Wrappers such as ``{"state_dict": ...}`` are opened; keys are those of the file.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"there is no checkpoint at {path}.")
+        raise FileNotFoundError(f"there is no checkpoint at {path}: give a file with weights, .safetensors or .pth.")
     try:
         if path.suffix == ".safetensors":
             return dict(load_file(path))

@@ -195,7 +195,9 @@ def load(
     path = Path(name_or_path).expanduser()
     if not path.exists():
         if architecture:
-            raise FileNotFoundError(f"there is no checkpoint at {path}.")
+            raise FileNotFoundError(
+                f"there is no checkpoint at {path}: give a file with weights, .safetensors or .pth."
+            )
         hint = " midway.models.create creates it with untrained weights." if str(name_or_path) in ARCHITECTURES else ""
         raise ValueError(
             unknown("model", str(name_or_path), known) + f" There is no such checkpoint file either.{hint}"

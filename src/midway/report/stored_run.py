@@ -260,10 +260,10 @@ def read_run(path: Path | str) -> StoredRun:
         return stored_run(folder.resolve().name, read_records(folder), folder=folder)
     if (folder / STUDY).is_file():
         return search_run(folder, StudyResult.load(folder / STUDY))
+    wanted = "give the folder that `midway run` or `midway tune` wrote (--out)"
     if not path.exists():
-        wanted = "give the folder that `midway run` or `midway tune` wrote (--out)"
         raise FileNotFoundError(f"there is no folder {path}: {wanted}.")
-    raise FileNotFoundError(f"{path} holds no results: there is no {RESULTS} or {STUDY} in it.")
+    raise FileNotFoundError(f"{path} holds no results: there is no {RESULTS} or {STUDY} in it: {wanted}.")
 
 
 def stored_run(

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from midway.sampling.changes import Changes
+
 
 class UniformNoise:
     """The starts of Langevin chains without memory: every chain is uniform noise, and none is stored.
@@ -83,6 +85,7 @@ class ReplayBuffer(UniformNoise):
         self._row = torch.full((capacity,), -1)  # index -> row of its image, -1 without a chain
         self._images: Tensor | None = None
         self._used = 0
+        self._recording: list[_Overwritten] = []
 
     def __len__(self) -> int:
         """Number of entries with a chain."""
@@ -120,7 +123,10 @@ class ReplayBuffer(UniformNoise):
         self._row[new] = torch.arange(self._used, self._used + len(new), device=device)
         self._used += len(new)
         assert self._images is not None
-        self._images[self._row[indices]] = images
+        rows = self._row[indices]
+        for changes in self._recording:
+            changes.record(self._images, rows)
+        self._images[rows] = images
 
     def _grow(self, more: int, like: Tensor) -> None:
         """Allocate rows for more images; the size at least doubles, so growth is cheap on average."""
@@ -132,6 +138,12 @@ class ReplayBuffer(UniformNoise):
         if self._images is not None:
             grown[: self._used] = self._images[: self._used]
         self._images = grown
+
+    def begin_undo(self) -> _Overwritten:
+        """Record the images that are overwritten from now on; ``undo`` of the result puts them back, ``end`` stops."""
+        changes = _Overwritten(self)
+        self._recording.append(changes)
+        return changes
 
     def state_dict(self) -> dict[str, Any]:
         """Return the chains."""
@@ -145,3 +157,29 @@ class ReplayBuffer(UniformNoise):
         self._row = state["row"].clone()
         self._images = None if state["images"] is None else state["images"].clone()
         self._used = state["used"]
+
+
+class _Overwritten(Changes):
+    """What a replay buffer was, without a copy of its images: those that are overwritten are copied then."""
+
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        self.buffer = buffer
+        self.images, self.row, self.used = buffer._images, buffer._row.clone(), buffer._used
+        self.overwritten: list[tuple[Tensor, Tensor]] = []
+
+    def record(self, images: Tensor, rows: Tensor) -> None:
+        """Copy rows before they are overwritten, unless the buffer has other storage by now."""
+        if images is self.images:
+            self.overwritten.append((rows, images[rows]))
+
+    def undo(self) -> None:
+        """Put everything back, bit for bit; recording goes on."""
+        for rows, images in reversed(self.overwritten):
+            assert self.images is not None
+            self.images[rows] = images
+        self.overwritten.clear()
+        self.buffer._images, self.buffer._row, self.buffer._used = self.images, self.row.clone(), self.used
+
+    def end(self) -> None:
+        """Stop recording."""
+        self.buffer._recording = [changes for changes in self.buffer._recording if changes is not self]

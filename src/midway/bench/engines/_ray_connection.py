@@ -74,6 +74,12 @@ def _as_it_is() -> Iterator[None]:
 
 def _check_listening(address: str) -> None:
     """Raise within seconds if nobody listens at an address: Ray itself tries for two minutes, then ends the process."""
+    _, at, place = address.rpartition("@")
+    if at:  # not shown: it may contain a password
+        raise ValueError(
+            f"the address of the Ray cluster at '{place}' has a login, which Ray does not use: write HOST:PORT and "
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN if the cluster has a token."
+        )
     host, _, port = address.partition("://")[2].rpartition(":") if "://" in address else address.rpartition(":")
     if not host or not port.isdecimal():
         raise ValueError(f"'{address}' is not an address of a Ray cluster: write HOST:PORT, or auto.")

@@ -20,8 +20,9 @@ from midway._registry import Registry
 from midway._workers import Died, Task, Tell, run_here, run_in_workers
 from midway.adaptation.parameters import first_weight
 from midway.bench.code import registering_modules
+from midway.bench.environment import environment
 from midway.bench.measure import answer, measure
-from midway.bench.record import Cell, Failure, Record, Result, environment
+from midway.bench.record import Cell, Failure, Record, Result
 from midway.bench.resources import ResourceCache
 from midway.cost import count_cost
 

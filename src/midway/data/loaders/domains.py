@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from midway._files import read_text
+from midway.data.class_lists import MAX_CLASSES
 from midway.data.datasets import REMEDY, dataset
 from midway.data.image_set import ImageSet
 from midway.data.lazy_images import LazyImages, image_files
@@ -76,11 +78,11 @@ def _existing_domain(root: Path, domain: str | None, name: str) -> str:
 
 def _read_list(path: Path) -> tuple[list[str], list[int]]:
     files, labels = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         if not line.strip():
             continue
         file, _, label = line.strip().rpartition(" ")
-        if not file or not label.isdecimal():
+        if not file or not label.isdecimal() or len(label) > 9 or int(label) >= MAX_CLASSES:
             raise ValueError(f"{path}, line {number} is '{line[:60]}', expected 'path label': {REMEDY}")
         files.append(file)
         labels.append(int(label))

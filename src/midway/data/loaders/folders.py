@@ -8,6 +8,7 @@ from typing import get_args
 
 import numpy as np
 
+from midway._files import read_text
 from midway._suggest import unknown
 from midway.data.class_lists import Classes, label_folders
 from midway.data.corruptions.registry import Category
@@ -98,9 +99,14 @@ def load_split(root: Path, *, name: str, split: str, size: int | None, classes: 
 
 def _load_annotated(path: Path, *, name: str, size: int | None, classes: Classes | None) -> ImageSet:
     """Load Tiny-ImageNet's validation images, ``images/*.JPEG``, whose classes are in a list beside them."""
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    rows = [line.split("\t") for line in read_text(path).splitlines() if line.strip()]
     if not rows or any(len(row) < 2 for row in rows):
         raise ValueError(f"{path} is not a list of 'file, class' with tabs between: get the data set again.")
+    present = {file.name for file in image_files(path.parent / "images")}
+    if missing := [row[0] for row in rows if row[0] not in present]:
+        raise FileNotFoundError(
+            f"{path} lists {missing[0][:60]!r}, and {path.parent / 'images'} has no such image: get the data set again."
+        )
     numbered = label_folders(sorted({row[1] for row in rows}), classes, where=str(path))
     images = LazyImages([path.parent / "images" / row[0] for row in rows], size)
     labels = np.array([numbered.labels[row[1]] for row in rows], np.int64)
