@@ -75,6 +75,15 @@ def show(value: Value | None) -> str:
     return f"**{number}**" if value.best else f"{number}{'*' if value.below_source else ''}"
 
 
+def missing(table: Table) -> str:
+    """Return a sentence about the rows and columns that were not run; empty if there are none."""
+    titles = {column.group for column in table.columns}
+    labels = {label for label, _ in table.rows}
+    absent = [column.title for column in STREAMS.values() if column.title not in titles]
+    absent += [entry.label for entry in benchmark_entries() if entry.label not in labels]
+    return f"Not run with so many images: {', '.join(absent)}, and what is marked -.\n" if absent else ""
+
+
 def orders(table: Table) -> list[str]:
     """Return, for each column with published errors, how many pairs of methods have the published order."""
     sentences = []
@@ -111,7 +120,7 @@ def write_size(records: Sequence[Record], images: int) -> str:
     """Return the section of one number of images."""
     table = table_of(records)
     command = f"    midway benchmark --data cifar10 --images {images} --out docs/results/{RUN}\n"
-    parts = [f"## {images:,} images a corruption\n", command, STREAMS_TEXT, errors_table(table)]
+    parts = [f"## {images:,} images a corruption\n", command, STREAMS_TEXT, errors_table(table), missing(table)]
     parts += ["Beside published errors of other networks, for the order of the methods:\n", order_table(table)]
     parts += ["\n".join(orders(table)) + "\n", VERDICTS.get(images, "")]
     return "\n".join(part for part in parts if part)

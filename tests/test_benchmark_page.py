@@ -15,10 +15,11 @@ from midway.report import Column, Table, Value
 from midway.report.table import OURS, PAPER
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
+RUNS = [run for run in (write_benchmark.RUN, write_benchmark.GROUP_NORM_RUN) if (FOLDER / run).is_dir()]
 
 
 def test_the_page_is_made_from_the_stored_runs(tmp_path: Path) -> None:
-    for run in (write_benchmark.RUN, write_benchmark.GROUP_NORM_RUN):
+    for run in RUNS:
         shutil.copytree(FOLDER / run, tmp_path / "results" / run)
     write_benchmark.main(tmp_path / "results")
     assert (tmp_path / "benchmark.md").read_text() == (FOLDER.parent / "benchmark.md").read_text()
@@ -30,8 +31,7 @@ def test_stored_runs_are_cells_of_the_benchmark_and_did_not_fail() -> None:
         grid = Grid(methods=benchmark_entries(), data=("cifar10",), batch_sizes=(200,), images=images)
         keys = {cell.key for cell in benchmark_cells(grid, STREAMS)}
         assert {record.cell.key for record in records if record.cell.images == images} <= keys
-    records += read_records(FOLDER / write_benchmark.GROUP_NORM_RUN)
-    for record in records:
+    for record in [record for run in RUNS for record in read_records(FOLDER / run)]:
         assert record.failure is None
         assert not any(Path(text).is_absolute() for text in (record.cell.network, record.cell.root or ""))
 
@@ -65,6 +65,7 @@ def test_tables_by_hand() -> None:
         "| source | 50.0 | 40.0 |",
         "| bn | 55.0* | **30.0** |",
     ]
+    assert "correlated, outliers, mixtures, pl, " in write_benchmark.missing(table)
     (sentence,) = write_benchmark.orders(table)
     assert "0 of 1 pairs" in sentence
     assert "source before bn" in sentence

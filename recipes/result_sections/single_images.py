@@ -17,6 +17,16 @@ SECTIONS = (
         brief=True,
     ),
     Section(
+        "memo_network",
+        "MEMO on its own network",
+        "MEMO as published for CIFAR-10: a ResNet-26 with GroupNorm, the weights that its authors provide, and the dark"
+        " red border of its code. Source is that network on the same images; the numbers in brackets are of the MITA"
+        " paper's network. The head of the plan says where the weights come from.",
+        "",
+        images=200,
+        brief=True,
+    ),
+    Section(
         "ttt",
         "TTT",
         "TTT needs a network that was trained with a rotation head, so it has a Source column of its own: the embedded"
