@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from torch import nn
 
+from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
 from midway.bench.resources import absolute, load_network, weights_of
 from midway.cli.run import Import, split_commas
@@ -63,12 +64,6 @@ def compare(
         print(result)
     if report is not None:
         terminal(stderr=True).print(f"Report: {result.report(report)}", highlight=False, soft_wrap=True)
-
-
-def check_folder(data: str) -> None:
-    """Raise if data are written like a folder and there is none."""
-    if not Path(data).expanduser().exists() and ("/" in data or data.startswith("~")):
-        raise FileNotFoundError(f"there is no folder {data}.")
 
 
 def trained_network(name: str) -> nn.Module:

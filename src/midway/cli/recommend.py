@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
-from midway.cli.compare import BatchSize, Network, Out, Seed, check_folder, trained_network
+from midway.cli.compare import BatchSize, Network, Out, Seed, trained_network
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import Json, print_json
 from midway.comparison import recommend as recommend_method

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, SequentialSampler
@@ -41,6 +42,8 @@ DEFAULT_METHODS = "source,bn,tent,eata,sar,t3a,lame"
 """Methods of at most two forward and two backward passes that need nothing but the images."""
 
 SOURCE = "source"
+KEPT = ("predictions", "mirrored")
+"""Arrays that the records of a result keep: the predicted classes of the images and of the mirrored images."""
 logger = logging.getLogger("midway")
 
 
@@ -114,18 +117,29 @@ def compare(
         store = None if out is None else stack.enter_context(Store(Path(out)))
         show = stack.enter_context(_progress(stream, len(cells), shown=progress))
         for cell in cells:
-            record = None if store is None else store.find(cell)
-            if record is None or record.result is None:
+            record = None if store is None else _stored(store, cell)
+            if record is None:
                 record = _run(network, cell, stream, source, mirrored=mirrored, show=show)
                 logger.info("%s: %s", cell.label, _summary(record))
-                if cell.method == SOURCE and record.answers:
-                    source = torch.from_numpy(record.answers["logits"])
                 if store is not None:
                     store.add(record, command=f"midway.compare(..., {cell.label!r})")
-            elif store is not None and cell.method == SOURCE:
-                source = torch.from_numpy(load_predictions(store.folder, record)["logits"])
-            records.append(replace(record, answers={}))
+            if cell.method == SOURCE and record.answers:
+                source = torch.from_numpy(record.answers["logits"])
+            kept = {name: array for name, array in record.answers.items() if name in KEPT}
+            records.append(replace(record, answers=kept))
     return CompareResult(tuple(records), labelled)
+
+
+def _stored(store: Store, cell: Cell) -> Record | None:
+    """Return the stored record of a cell with its answers; None without a result, or if the answers are of other images.
+
+    The file of the answers has the cell's key, which images of the same number share.
+    """
+    record = store.find(cell)
+    if record is None or record.result is None or not store.has(cell, predictions=True):
+        return None
+    answers = load_predictions(store.folder, record)
+    return replace(record, answers=answers) if str(answers.get("code")) == cell.code else None
 
 
 def read_entries(methods: str | Sequence[str]) -> list[Entry]:
@@ -209,14 +223,18 @@ def _run(
 ) -> Record:
     """Run one method; an error of the method becomes a failed record, but the source must work."""
     started = time.perf_counter()
-    result, failure, kept = None, None, {}
+    result, failure = None, None
+    kept: dict[str, Tensor] = {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if cell.method == SOURCE else "default")
             method = adapt(network, cell.method, **cell.settings)
             answers = answer(method, stream, on_batch=lambda value: show(cell.label, value), mirrored=mirrored)
+        kept = {"predictions": answers.predictions}
+        if answers.mirrored is not None:
+            kept["mirrored"] = answers.mirrored.argmax(dim=1)
         if cell.method == SOURCE:
-            kept = {"logits": answers.logits, "labels": answers.labels, "group": answers.group}
+            kept |= {"logits": answers.logits, "labels": answers.labels, "group": answers.group}
             source = answers.logits
         result = measure(method, stream, answers)
         result = replace(result, metrics=result.metrics | compute_scores(_beside(answers, source)))
@@ -224,7 +242,9 @@ def _run(
         if cell.method == SOURCE:
             raise
         failure = Failure(f"{type(error).__name__}: {error}".strip().splitlines()[0], traceback.format_exc())
-    arrays = {name: tensor.numpy() for name, tensor in kept.items()}
+    arrays = {name: tensor.numpy() for name, tensor in kept.items()} if result else {}
+    if arrays:
+        arrays["code"] = np.array(cell.code)
     return make_record(cell, result, failure, time.perf_counter() - started, arrays)
 
 
