@@ -42,8 +42,9 @@ DEFAULT_METHODS = "source,bn,tent,eata,sar,t3a,lame"
 """Methods of at most two forward and two backward passes that need nothing but the images."""
 
 SOURCE = "source"
-KEPT = ("predictions", "mirrored")
-"""Arrays that the records of a result keep: the predicted classes of the images and of the mirrored images."""
+KEPT = ("predictions", "mirrored", "classes")
+"""Arrays that the records of a result keep: the predicted classes of the images and of the mirrored images, and the
+number of classes."""
 logger = logging.getLogger("midway")
 
 
@@ -230,7 +231,7 @@ def _run(
             warnings.simplefilter("ignore" if cell.method == SOURCE else "default")
             method = adapt(network, cell.method, **cell.settings)
             answers = answer(method, stream, on_batch=lambda value: show(cell.label, value), mirrored=mirrored)
-        kept = {"predictions": answers.predictions}
+        kept = {"predictions": answers.predictions, "classes": torch.tensor(answers.logits.shape[1])}
         if answers.mirrored is not None:
             kept["mirrored"] = answers.mirrored.argmax(dim=1)
         if cell.method == SOURCE:
