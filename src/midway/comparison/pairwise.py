@@ -1,4 +1,4 @@
-"""The score of ``midway.recommend``: candidates are compared in pairs, on the images to which both answer differently."""
+"""The score of ``midway.recommend``: candidates in pairs, compared on the images to which they answer differently."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from midway.comparison.result import CompareResult
 from midway.comparison.run import SOURCE, compare, read_entries
 from midway.data.class_lists import Classes
 
-CANDIDATES = "bn,bn(statistics='clustered'),tent,tent(statistics='clustered'),eata,t3a,lame"
-"""Methods of at most two passes that need nothing but the images."""
+CANDIDATES = "bn,bn(statistics='clustered'),tent,mita(statistics='clustered'),t3a,lame"
+"""Methods of at most three passes that need nothing but the images."""
 
 FEWEST_CLASSES = 60.0
 """Classes used for the last images, in percent of the source's: a method with fewer has collapsed."""
@@ -100,7 +100,9 @@ class Recommendation:
 
     def __str__(self) -> str:
         images = self.comparison[SOURCE].images
-        lines = _wrapped(f"{images:,} images. Scores are points above the network as it is, ± standard error.", indent=0)
+        lines = _wrapped(
+            f"{images:,} images. Scores are points above the network as it is, ± standard error.", indent=0
+        )
         for rank, each in enumerate(self.candidates, start=1):
             mark = "-" if each.rejected else f"{rank}."
             numbers = "" if each.score is None else f"  {each.score:+.1f} ± {each.error:.1f}"
@@ -231,8 +233,8 @@ def _candidate(entry: Entry, comparison: CompareResult, found: Mapping[str, Tens
     record = next(each for each in comparison.records if each.cell.label == entry.label)
     code = _code(entry)
     if record.result is None:
-        error = record.failure.error if record.failure else "unknown"
-        return Candidate(entry.label, None, None, None, f"failed: {error}", True, code)
+        failure = record.failure.error if record.failure else "unknown"
+        return Candidate(entry.label, None, None, None, f"failed: {failure}", True, code)
     metrics, source = record.result.metrics, comparison[SOURCE].metrics
     classes = metrics["classes_used"]
     agreement = f"agrees with mirrored views in {metrics['mirror_agreement']:.0f} %"

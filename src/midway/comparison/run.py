@@ -132,7 +132,7 @@ def compare(
 
 
 def _stored(store: Store, cell: Cell) -> Record | None:
-    """Return the stored record of a cell with its answers; None without a result, or if the answers are of other images.
+    """Return the stored record of a cell with its answers; None without them, or if they are of other images.
 
     The file of the answers has the cell's key, which images of the same number share.
     """

@@ -117,9 +117,9 @@ def shared_information(predictions: Tensor, others: Tensor, classes: int) -> flo
     """Return what two answers to the same images tell of each other, at least, as a percentage of ln C.
 
     With the entropy H of the shares of classes among ``predictions`` and the share e of images with two different
-    answers, the mutual information of both is at least H - h(e) - e ln(C - 1) (Fano's inequality; h is the entropy of a
-    coin with probability e). 100 are equal answers, with all classes equally often. Answers of one class have at most 0,
-    answers at random less than 0.
+    answers, the mutual information of both is at least H - h(e) - e ln(C - 1) (Fano's inequality; h is the entropy of
+    a coin with probability e). 100 are equal answers, with all classes equally often. Answers of one class have at most
+    0, answers at random less than 0.
 
     Args:
         predictions: int64 (N,), the predicted classes.
