@@ -4,19 +4,24 @@
     python benchmarks/label_free_table.py choice docs/results/label_free.csv
     python benchmarks/label_free_table.py regret docs/results/label_free.csv
     python benchmarks/label_free_table.py kinds docs/results/label_free.csv
+    python benchmarks/label_free_table.py subsets runs/label_free/tuning
+    python benchmarks/label_free_table.py page docs/results/label_free.csv docs/recommend.md
 
 ``scores`` computes the scores of the answers that ``benchmarks/label_free_answers.py`` stored, the accuracy, and what
 is recommended among all candidates and among those that ``midway.recommend`` has by default. ``choice`` compares scores
 on the tuning scenarios, ``regret`` prints what the recommendation costs in every scenario, and ``kinds`` the mean
-accuracy of each candidate in each kind of scenario.
+accuracy of each candidate in each kind of scenario. ``subsets`` draws fewer candidates at random, as users have them.
+``page`` writes the three tables into the page.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+import random
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +30,7 @@ from scipy.stats import spearmanr
 
 from midway.bench.entries import parse_entries
 from midway.comparison.pairwise import Predicted, evidence, family
-from midway.comparison.recommend import CANDIDATES, PREFERRED, collapsed, rank
+from midway.comparison.recommend import CANDIDATES, FEWEST_CHANGES, PREFERRED, collapsed, rank
 from midway.comparison.run import SOURCE
 from midway.metrics import Answers, compute_scores
 from midway.metrics.label_free import shared_information
@@ -59,24 +64,30 @@ def further_scores(
 
 def scored(files: dict[str, dict[str, np.ndarray]], labels: Sequence[str]) -> tuple[dict[str, float], str]:
     """Return the score of every label above the source, and the label that ``midway.recommend`` recommends."""
-    predicted, rejected = {}, []
+    predicted, rejected, able = {}, [], []
     for label in labels:
         logits, mirrored = (torch.from_numpy(files[label][name]).float() for name in ("logits", "mirrored"))
         predicted[label] = Predicted(logits.argmax(dim=1), mirrored.argmax(dim=1), family(parse_entries(label)[0]))
         source = torch.from_numpy(files[SOURCE]["logits"]).float()
-        if collapsed(compute_scores(Answers(logits, torch.full((len(logits),), -1), logits[:, 0], source=source))):
-            rejected.append(label)
+        own = compute_scores(Answers(logits, torch.full((len(logits),), -1), logits[:, 0], source=source))
+        rejected += [label] if collapsed(own) else []
+        able += [label] if own["changed"] >= FEWEST_CHANGES else []
     found = evidence(predicted, source.shape[1], rejected)
-    best = rank(found, rejected, [label for label in labels if predicted[label].family == PREFERRED])[1]
+    best = rank(found, rejected, [label for label in able if predicted[label].family == PREFERRED], able)[1]
     return {label: (values - found[SOURCE]).mean().item() for label, values in found.items()}, best
+
+
+def stored(scenario: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Read the arrays of every candidate of a scenario."""
+    paths = [path for path in sorted(scenario.glob("*.npz")) if ".part" not in path.name]
+    return {path.stem: dict(np.load(path)) for path in paths}
 
 
 def scores(folder: Path, path: Path) -> None:
     """Write one row per scenario and candidate."""
     rows = []
     for scenario in sorted(folder.glob("*/*")):
-        paths = [path for path in sorted(scenario.glob("*.npz")) if ".part" not in path.name]
-        files = {path.stem: dict(np.load(path)) for path in paths}
+        files = stored(scenario)
         logits = {label: torch.from_numpy(file["logits"]).float() for label, file in files.items()}
         values, best = scored(files, list(files))
         few = [entry.label for entry in parse_entries(f"{SOURCE},{CANDIDATES}") if entry.label in files]
@@ -253,10 +264,58 @@ def kinds(table: Table) -> str:
     return "\n".join(lines)
 
 
+def subsets(folder: Path, draws: int = 40) -> str:
+    """Return a table of both rules for random sets of three or more candidates and the source, in every scenario."""
+    generator = random.Random(0)
+    table: Table = {}
+    for scenario in sorted(folder.glob("*")):
+        files = stored(scenario)
+        logits = {label: torch.from_numpy(file["logits"]).float() for label, file in files.items()}
+        known: Candidates = {}
+        for label, file in files.items():
+            answers = Answers(logits[label], torch.zeros(0), torch.zeros(0), source=logits[SOURCE])
+            answers = replace(answers, mirrored=torch.from_numpy(file["mirrored"]).float())
+            accuracy = 100 * float((answers.predictions.numpy() == file["labels"]).mean())
+            known[label] = compute_scores(answers) | {"accuracy": accuracy}
+        others = [label for label in files if label != SOURCE]
+        for draw in range(draws):
+            labels = [SOURCE, *generator.sample(others, generator.randint(3, len(others)))]
+            values, best = scored(files, labels)
+            table[f"{draw}", scenario.name] = {
+                label: known[label] | {"score": values[label], "recommended": label == best} for label in labels
+            }
+    lines = [
+        "| rule | rank correlation | mean regret | largest regret | at worst, against Source |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for rule, choose, score in (
+        ("former rule", former, "mirror_information"),
+        ("`midway.recommend`", recommended, "score"),
+    ):
+        each = summary(table, choose)
+        numbers = f"{each['mean']:.2f} | {each['largest']:.1f} | {each['worst']:+.1f}"
+        lines.append(f"| {rule} | {correlation(table, score):.2f} | {numbers} |")
+    return "\n".join(lines)
+
+
+def page(table: Table, path: Path) -> None:
+    """Replace the tables of a page, which begin with the same headings, by those of the stored scores."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for block in (choice(table), regret(table), kinds(table)):
+        start = lines.index(block.splitlines()[0])
+        end = next(index for index in range(start, len(lines)) if not lines[index].startswith("|"))
+        lines[start:end] = block.splitlines()
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Compute scores, or print a table."""
     if len(sys.argv) == 4 and sys.argv[1] == "scores":
         scores(Path(sys.argv[2]), Path(sys.argv[3]))
+    elif len(sys.argv) == 4 and sys.argv[1] == "page":
+        page(read(Path(sys.argv[2])), Path(sys.argv[3]))
+    elif len(sys.argv) == 3 and sys.argv[1] == "subsets":
+        print(subsets(Path(sys.argv[2])))
     elif len(sys.argv) == 3 and sys.argv[1] in (tables := {"choice": choice, "regret": regret, "kinds": kinds}):
         print(tables[sys.argv[1]](read(Path(sys.argv[2]))))
     else:

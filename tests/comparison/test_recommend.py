@@ -247,6 +247,17 @@ def test_rank(found: dict[str, tuple[float, float]], order: list[str], best: str
     assert rank(values, ["collapsed"], ["clustered"]) == (order, best)
 
 
+def test_a_method_that_changes_too_little_is_not_recommended() -> None:
+    values = {"source": image_evidence(0), "same": image_evidence(20), "a": image_evidence(10)}
+    assert rank(values, able=["a"]) == (["a", "same", "source"], "a")
+    assert rank(values, able=[]) == (["source", "same", "a"], "source")
+
+
+def test_a_name_is_no_network() -> None:
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got str"):
+        quiet("wrn16_2.cifar10", torch.rand(8, 3, 8, 8))
+
+
 def test_scores_are_above_the_source_and_doubts_are_said() -> None:
     torch.manual_seed(0)
     advice = quiet(tiny_network(), torch.rand(40, 3, 8, 8), "bn,lame", batch_size=20)

@@ -43,6 +43,8 @@ def recommend(
         out=out,
     )
     if as_json:
-        print_json({"recommended": advice.best.label, "leave": advice.leave, "methods": advice.rows()})
+        print_json(
+            {"recommended": advice.best.label, "leave": advice.leave, "note": advice.note, "methods": advice.rows()}
+        )
     else:
         print(advice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from midway.data.class_lists import Classes
 CANDIDATES = "bn,bn(statistics='clustered'),tent,mita(statistics='clustered'),t3a,lame"
 """Methods of at most three passes that need nothing but the images."""
 
+FEWEST_CHANGES = 2.0
+"""Percentage of answers that a method must change to be recommended: it cannot be better by more."""
 FEWEST_CLASSES = 60.0
 """Classes used for the last images, in percent of the source's: a method with fewer has collapsed."""
 PREFERRED = "clustered"
@@ -105,14 +107,17 @@ class Recommendation:
         )
         for rank, each in enumerate(self.candidates, start=1):
             mark = "-" if each.rejected else f"{rank}."
-            numbers = "" if each.score is None else f"  {each.score:+.1f} ± {each.error:.1f}"
-            numbers = f"{numbers}, {each.cost:.1f} x the time" if each.cost is not None and numbers else numbers
+            numbers = (
+                "" if each.score is None else f"  {each.score:+.1f} ± {each.error:.1f}, {each.cost:.1f} x the time"
+            )
+            numbers = "  0" if each.label == SOURCE else numbers
             lines += [f"{mark:3}{each.label}{numbers}", *_wrapped(each.reason)]
         if self.leave:
             advice = "Leave the network as it is: no method is better."
         else:
             advice = f"Use {self.best.label}:\n    adapted = {self.best.code}"
-        return "\n".join([*lines, "", *(_wrapped(self.note, indent=0) if self.note else []), advice])
+        doubt = ["", *_wrapped(f"Note: {self.note}", indent=0)] if self.note else []
+        return "\n".join([*lines, *doubt, "", advice])
 
     def __repr__(self) -> str:
         return str(self)
@@ -195,28 +200,33 @@ def recommend(
         for label, record in working.items()
     }
     found = evidence(predicted, int(working[SOURCE].answers["classes"]), rejected)
-    order, best = rank(found, rejected, [label for label, each in predicted.items() if each.family == PREFERRED])
+    able = [label for label in found if comparison[label].metrics["changed"] >= FEWEST_CHANGES]
+    order, best = rank(found, rejected, [label for label in able if predicted[label].family == PREFERRED], able)
     order += [label for label in by_label if label not in working]
     candidates = {label: _candidate(entry, comparison, found) for label, entry in by_label.items()}
+    if found[best].mean().item() < max(found[label].mean().item() for label in {*able, SOURCE} - rejected):
+        reason = f"{candidates[best].reason}; no score is higher by more than its standard error"
+        candidates[best] = replace(candidates[best], reason=reason)
     return Recommendation(tuple(candidates[label] for label in order), candidates[best], comparison)
 
 
 def rank(
-    found: Mapping[str, Tensor], collapsed: Collection[str] = (), preferred: Collection[str] = ()
+    found: Mapping[str, Tensor],
+    collapsed: Collection[str] = (),
+    preferred: Collection[str] = (),
+    able: Collection[str] | None = None,
 ) -> tuple[list[str], str]:
     """Return the labels of methods, the recommended first, and the one to use, from the evidence of each image.
 
     The highest score wins, but a difference of less than its standard error does not count: the source is used if the
     best is not better by more, or else the best of the preferred methods from which the best does not differ by more.
-    Methods that have collapsed are last.
+    Methods that have collapsed are last. Only those that are ``able`` to be better, and the source, are recommended.
     """
     scores = {label: values.mean().item() for label, values in found.items()}
     order = sorted(found, key=lambda label: (label in collapsed, -scores[label], label != SOURCE))
-    best = order[0]
-    ties = [
-        label for label in order
-        if label not in collapsed and scores[best] - scores[label] < standard_error(found[best], found[label])
-    ]  # fmt: skip
+    usable = [label for label in order if label not in collapsed and (able is None or label in {*able, SOURCE})]
+    best = usable[0]
+    ties = [each for each in usable if scores[best] - scores[each] < standard_error(found[best], found[each])]
     if best != SOURCE:
         above = [label for label in ties if label in preferred and scores[label] > scores[SOURCE]]
         best = SOURCE if SOURCE in ties else best if best in preferred or not above else above[0]

@@ -98,6 +98,10 @@ def compare(
         >>> result["source"].metrics["changed"], result["bn"].metrics["changed"] > 20
         (0.0, True)
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}: see midway.models.load for names."
+        )
     if isinstance(model, Method):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
     entries = read_entries(methods)
