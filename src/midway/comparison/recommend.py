@@ -95,9 +95,9 @@ class Recommendation:
         if result.metrics["mirror_information"] > 0:
             return ""
         return (
-            "The answers to images and to mirrored images have no more in common than guesses. Are the images prepared "
-            "as in the training of the network (size, normalisation), and is it trained? With many classes, give more "
-            "images."
+            "The answers tell nothing of those to the mirrored images: they change as guesses do, or there is one answer "
+            "for all images. Is the network trained, and are the images prepared as in its training (size, "
+            "normalisation)? With many classes, give more images."
         )
 
     def __str__(self) -> str:
