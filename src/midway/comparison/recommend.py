@@ -95,8 +95,8 @@ class Recommendation:
         if result.metrics["mirror_information"] > 0:
             return ""
         return (
-            "The answers tell nothing of those to the mirrored images: they change as guesses do, or there is one answer "
-            "for all images. Is the network trained, and are the images prepared as in its training (size, "
+            "The answers tell nothing of those to the mirrored images: they change as guesses do, or there is one "
+            "answer for all images. Is the network trained, and are the images prepared as in its training (size, "
             "normalisation)? With many classes, give more images."
         )
 
