@@ -10,8 +10,8 @@
 ``scores`` computes the scores of the answers that ``benchmarks/label_free_answers.py`` stored, the accuracy, and what
 is recommended among all candidates and among those that ``midway.recommend`` has by default. ``choice`` compares scores
 on the tuning scenarios, ``regret`` prints what the recommendation costs in every scenario, and ``kinds`` the mean
-accuracy of each candidate in each kind of scenario. ``subsets`` draws fewer candidates at random, as users have them.
-``page`` writes the three tables into the page.
+accuracy in each kind of scenario of the candidates that are in all scenarios. ``subsets`` draws fewer candidates at
+random, as users have them. ``page`` writes the three tables into the page.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ def choice(table: Table) -> str:
 def regret(table: Table) -> str:
     """Return a table of what is recommended in every scenario, and what it costs."""
     lines = [
-        "| images | scenario | recommended | accuracy | best | regret | against Source | rank correlation |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| images | scenario | candidates | recommended | accuracy | best | regret | against Source | correlation |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for part, title in TITLES.items():
         scenarios = {key: value for key, value in table.items() if key[0] == part}
@@ -211,8 +211,8 @@ def regret(table: Table) -> str:
             gain = accuracy - candidates[SOURCE]["accuracy"]
             rho = correlation({(part, scenario): candidates}, "score")
             lines.append(
-                f"| {title} | {scenario} | {label} | {accuracy:.1f} | {best}, {top:.1f} | {top - accuracy:.1f} | "
-                f"{gain:+.1f} | {rho:.2f} |"
+                f"| {title} | {scenario} | {len(candidates)} | {label} | {accuracy:.1f} | {best}, {top:.1f} | "
+                f"{top - accuracy:.1f} | {gain:+.1f} | {rho:.2f} |"
             )
         if scenarios:
             lines += totals(title, scenarios)
@@ -231,7 +231,7 @@ def totals(title: str, scenarios: Table) -> list[str]:
     for rule, (choose, chosen, score) in rules.items():
         found, rho = summary(chosen, choose), correlation(chosen, score)
         lines.append(
-            f"| **{title}** | **{rule}: {len(scenarios)} scenarios** | | | | mean {found['mean']:.2f}, "
+            f"| **{title}** | **{rule}: {len(scenarios)} scenarios** | | | | | mean {found['mean']:.2f}, "
             f"largest {found['largest']:.1f} | at worst {found['worst']:+.1f} | {rho:.2f} |"
         )
     return lines
@@ -256,8 +256,10 @@ def kinds(table: Table) -> str:
             if each == part:
                 groups.setdefault(kind, []).append(candidates)
         names = [name for name in KINDS if name in groups]
-        first = groups[names[0]][0]
-        for label in first:
+        measured = [set(candidates) for name in names for candidates in groups[name]]
+        for label in groups[names[0]][0] if names else []:
+            if not all(label in labels for labels in measured):
+                continue
             means = {name: float(np.mean([each[label]["accuracy"] for each in groups[name]])) for name in names}
             shown = " | ".join(f"{means[name]:.1f}" if name in means else "-" for name in KINDS)
             lines.append(f"| {TITLES[part]} | {label} | {shown} | {np.mean(list(means.values())):.1f} |")
