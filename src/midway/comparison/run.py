@@ -66,8 +66,8 @@ def compare(
 
     With labels the result has accuracies. Without, it has label-free scores (``midway.metrics.SCORES``): the share of
     answers that differ from the source's, the mean entropy, how many classes are predicted, how many answers stay the
-    same if the images are mirrored, and the information that ``midway.recommend`` ranks by. A method that the network
-    does not support is listed with the reason.
+    same if the images are mirrored, and the information that both answers share. ``midway.recommend`` ranks methods.
+    A method that the network does not support is listed with the reason.
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
