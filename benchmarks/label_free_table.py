@@ -62,8 +62,8 @@ def further_scores(
     }
 
 
-def scored(files: dict[str, dict[str, np.ndarray]], labels: Sequence[str]) -> tuple[dict[str, float], str]:
-    """Return the score of every label above the source, and the label that ``midway.recommend`` recommends."""
+def scored(files: dict[str, dict[str, np.ndarray]], labels: Sequence[str]) -> tuple[dict[str, float], str, str]:
+    """Return the scores above the source, what ``midway.recommend`` recommends, and what without its preference."""
     predicted, rejected, able = {}, [], []
     for label in labels:
         logits, mirrored = (torch.from_numpy(files[label][name]).float() for name in ("logits", "mirrored"))
@@ -74,7 +74,8 @@ def scored(files: dict[str, dict[str, np.ndarray]], labels: Sequence[str]) -> tu
         able += [label] if own["changed"] >= FEWEST_CHANGES else []
     found = evidence(predicted, source.shape[1], rejected)
     best = rank(found, rejected, [label for label in able if predicted[label].family == PREFERRED], able)[1]
-    return {label: (values - found[SOURCE]).mean().item() for label, values in found.items()}, best
+    plain = rank(found, rejected, (), able)[1]
+    return {label: (values - found[SOURCE]).mean().item() for label, values in found.items()}, best, plain
 
 
 def stored(scenario: Path) -> dict[str, dict[str, np.ndarray]]:
@@ -89,7 +90,7 @@ def scores(folder: Path, path: Path) -> None:
     for scenario in sorted(folder.glob("*/*")):
         files = stored(scenario)
         logits = {label: torch.from_numpy(file["logits"]).float() for label, file in files.items()}
-        values, best = scored(files, list(files))
+        values, best, plain = scored(files, list(files))
         few = [entry.label for entry in parse_entries(f"{SOURCE},{CANDIDATES}") if entry.label in files]
         default = scored(files, few)[1]
         for label, file in files.items():
@@ -106,6 +107,7 @@ def scores(folder: Path, path: Path) -> None:
             row = {"part": scenario.parent.name, "scenario": scenario.name.replace("|", "/"), "candidate": label}
             row |= {"images": str(len(logits[label])), "accuracy": f"{accuracy:.3f}", "score": f"{values[label]:.4f}"}
             row |= {"recommended": str(int(label == best)), "recommended_default": str(int(label == default))}
+            row |= {"recommended_plain": str(int(label == plain))}
             scores = compute_scores(answers) | further_scores(answers, others, shifted)
             rows.append(row | {name: "" if value is None else f"{value:.4f}" for name, value in scores.items()})
     with path.open("w", newline="", encoding="utf-8") as table:
@@ -133,6 +135,11 @@ def recommended(candidates: Candidates) -> str:
 def recommended_default(candidates: Candidates) -> str:
     """Return the candidate that ``midway.recommend`` recommends among those that it has by default."""
     return next(label for label, values in candidates.items() if values["recommended_default"])
+
+
+def recommended_plain(candidates: Candidates) -> str:
+    """Return the candidate that would be recommended without the preference for clustered statistics."""
+    return next(label for label, values in candidates.items() if values["recommended_plain"])
 
 
 def former(candidates: Candidates) -> str:
@@ -225,6 +232,7 @@ def totals(title: str, scenarios: Table) -> list[str]:
     rules = {
         "all": (recommended, scenarios, "score"),
         "all, default candidates": (recommended_default, by_default(scenarios), "score"),
+        "all, no preference for clustered": (recommended_plain, scenarios, "score"),
         "all, former rule": (former, scenarios, "mirror_information"),
     }
     lines = []
@@ -282,9 +290,11 @@ def subsets(folder: Path, draws: int = 40) -> str:
         others = [label for label in files if label != SOURCE]
         for draw in range(draws):
             labels = [SOURCE, *generator.sample(others, generator.randint(3, len(others)))]
-            values, best = scored(files, labels)
+            values, best, plain = scored(files, labels)
             table[f"{draw}", scenario.name] = {
-                label: known[label] | {"score": values[label], "recommended": label == best} for label in labels
+                label: known[label]
+                | {"score": values[label], "recommended": label == best, "recommended_plain": label == plain}
+                for label in labels
             }
     lines = [
         "| rule | rank correlation | mean regret | largest regret | at worst, against Source |",
@@ -293,6 +303,7 @@ def subsets(folder: Path, draws: int = 40) -> str:
     for rule, choose, score in (
         ("former rule", former, "mirror_information"),
         ("`midway.recommend`", recommended, "score"),
+        ("no preference for clustered", recommended_plain, "score"),
     ):
         each = summary(table, choose)
         numbers = f"{each['mean']:.2f} | {each['largest']:.1f} | {each['worst']:+.1f}"
