@@ -32,15 +32,25 @@ def test_the_page_has_the_tables(script: ModuleType) -> None:
 
 
 def test_regret_by_hand(script: ModuleType) -> None:
-    def candidate(accuracy: float, information: float) -> dict[str, float]:
-        return {"accuracy": accuracy, "mirror_information": information, "changed": 10.0, "late_classes": 100.0}
+    def candidate(accuracy: float, score: float, chosen: int = 0, **values: float) -> dict[str, float]:
+        return {"accuracy": accuracy, "score": score, "recommended": chosen, "mirror_information": score} | values
 
     table = {
-        ("test", "one"): {"source": candidate(50, 20), "a": candidate(60, 30), "b": candidate(64, 25)},
-        ("test", "two"): {"source": candidate(90, 80), "a": candidate(80, 70), "b": candidate(70, 60)},
+        ("test", "one"): {"source": candidate(50, 20), "a": candidate(60, 30, 1), "b": candidate(64, 25)},
+        ("test", "two"): {"source": candidate(90, 80, 1), "a": candidate(80, 70), "b": candidate(70, 60)},
     }
     assert script.summary(table, script.recommended) == {"mean": 2.0, "largest": 4.0, "worst": 0.0}
-    assert script.correlation(table, "mirror_information") == pytest.approx((0.5 + 1) / 2)
+    assert script.correlation(table, "score") == pytest.approx((0.5 + 1) / 2)
+
+
+def test_the_former_rule_by_hand(script: ModuleType) -> None:
+    def candidate(information: float, changed: float = 10.0, late: float = 100.0) -> dict[str, float]:
+        return {"mirror_information": information, "changed": changed, "late_classes": late}
+
+    clustered = "bn(statistics='clustered')"
+    assert script.former({"source": candidate(50, 0), "a": candidate(61), clustered: candidate(60)}) == clustered
+    assert script.former({"source": candidate(50, 0), "a": candidate(63), clustered: candidate(60)}) == "a"
+    assert script.former({"source": candidate(50, 0), "a": candidate(90, 1), "b": candidate(90, 9, 30)}) == "source"
 
 
 def test_scores_of_stored_answers(script: ModuleType, tmp_path: Path) -> None:
@@ -55,6 +65,8 @@ def test_scores_of_stored_answers(script: ModuleType, tmp_path: Path) -> None:
     assert list(table) == [("tuning", "mixture:fog/snow")]
     source = table["tuning", "mixture:fog/snow"]["source"]
     assert (source["accuracy"], source["mirror_information"], source["agreement"]) == (75, 100, 0)
+    assert (source["score"], source["recommended"], source["recommended_default"]) == (0, 1, 1)
+    assert "shift_information" not in source
     certain = 1 / (1 + math.exp(-4))
     assert source["confidence"] == pytest.approx(100 * certain, abs=1e-3)
     assert source["energy"] == pytest.approx(-math.log(1 + math.exp(4)), abs=1e-3)

@@ -80,6 +80,8 @@ def test_other_folders_give_scores(folder: Path, tmp_path: Path) -> None:
         ("wrn16_2", "cifar10-mini", "wrn16_2 is an architecture without weights: write wrn16_2@FILE"),
         ("wrn16_2.cifar", "cifar10-mini", r"did you mean 'wrn16_2\.cifar10'"),
         ("wrn16_2.cifar10", "/no/such/folder", "there is no folder /no/such/folder: give one with"),
+        ("wrn16_2.cifar10", "photo", "there is no folder photo, and no data set has this name"),
+        ("network.py", "cifar10-mini", "network.py names no function: write network.py:FUNCTION"),
     ],
 )
 def test_what_is_missing_is_named(network: str, data: str, message: str) -> None:

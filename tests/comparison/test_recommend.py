@@ -222,23 +222,69 @@ def test_the_number_of_images_is_limited() -> None:
     assert advice.comparison["bn"].images == 10
 
 
-def measured(information: float, *, changed: float = 10.0, late: float = 100.0) -> dict[str, float]:
-    return {"mirror_information": information, "changed": changed, "late_classes": late}
+def image_evidence(mean: float, deviation: float = 1.0) -> Tensor:
+    """Evidence of four images with a mean and a deviation."""
+    return mean + deviation * torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
-    ("scores", "order", "best"),
+    ("found", "order", "best"),
     [
-        ({"source": measured(50, changed=0), "a": measured(60), "b": measured(61)}, ["b", "a", "source"], "b"),
-        ({"source": measured(50, changed=0), "a": measured(49)}, ["source", "a"], "source"),
-        ({"source": measured(50, changed=0), "a": measured(51, changed=1)}, ["a", "source"], "source"),
-        ({"source": measured(50, changed=0), "a": measured(90, late=30)}, ["source", "a"], "source"),
-        ({"source": measured(50, changed=0), "a": measured(61), "clustered": measured(60)}, None, "clustered"),
-        ({"source": measured(50, changed=0), "a": measured(63), "clustered": measured(60)}, None, "a"),
-        ({"source": measured(50, changed=0), "clustered": measured(49)}, ["clustered", "source"], "source"),
+        ({"source": (0, 1), "a": (10, 1), "b": (11, 1)}, ["b", "a", "source"], "b"),
+        ({"source": (0, 1), "a": (-1, 1)}, ["source", "a"], "source"),
+        ({"source": (0, 0), "a": (0, 0)}, ["source", "a"], "source"),  # of equal scores the source is first
+        ({"source": (0, 0), "a": (1, 2.1)}, ["source", "a"], "source"),  # standard error 2.1 / 2
+        ({"source": (0, 0), "a": (1, 1.9)}, ["a", "source"], "a"),
+        ({"source": (0, 1), "a": (20, 1), "collapsed": (90, 1)}, ["a", "source", "collapsed"], "a"),
+        ({"source": (0, 1), "collapsed": (90, 1)}, ["source", "collapsed"], "source"),
+        ({"source": (0, 0), "a": (11, 0), "clustered": (10, 2.1)}, ["clustered", "a", "source"], "clustered"),
+        ({"source": (0, 0), "a": (11, 0), "clustered": (10, 1.9)}, ["a", "clustered", "source"], "a"),
+        ({"source": (0, 9), "a": (1, 9), "clustered": (-1, 90)}, ["a", "source", "clustered"], "a"),
     ],
 )
-def test_rank(scores: dict[str, dict[str, float]], order: list[str] | None, best: str) -> None:
-    ranked = rank(scores, ["clustered"])
-    assert ranked[1] == best
-    assert order is None or ranked[0] == order
+def test_rank(found: dict[str, tuple[float, float]], order: list[str], best: str) -> None:
+    values = {label: image_evidence(mean, deviation) for label, (mean, deviation) in found.items()}
+    assert rank(values, ["collapsed"], ["clustered"]) == (order, best)
+
+
+def test_a_method_that_changes_too_little_is_not_recommended() -> None:
+    values = {"source": image_evidence(0), "same": image_evidence(20), "a": image_evidence(10)}
+    assert rank(values, able=["a"]) == (["a", "same", "source"], "a")
+    assert rank(values, able=[]) == (["source", "same", "a"], "source")
+
+
+def test_a_name_is_no_network() -> None:
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got str"):
+        quiet("wrn16_2.cifar10", torch.rand(8, 3, 8, 8))
+
+
+def test_scores_are_above_the_source_and_doubts_are_said() -> None:
+    torch.manual_seed(0)
+    advice = quiet(tiny_network(), torch.rand(40, 3, 8, 8), "bn,lame", batch_size=20)
+    by_label = {each.label: each for each in advice.candidates}
+    assert (by_label["source"].score, by_label["source"].error) == (0, 0)
+    assert set(advice.rows()[0]) >= {"score", "standard_error", "reason", "code"}
+    information = advice.comparison[advice.best.label].metrics["mirror_information"]
+    assert bool(advice.note) == (information <= 0)
+    assert max(map(len, str(advice).splitlines())) <= 80
+
+
+def test_a_network_that_guesses_is_doubted() -> None:
+    class Guesses(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return 1e4 * images[:, 0, 0, :CLASSES]
+
+    advice = quiet(Guesses(), torch.rand(64, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0)), "lame")
+    assert "they change as guesses do" in advice.note
+    assert "Note: The answers tell nothing of those to the mirrored images" in " ".join(str(advice).split())
+
+
+def test_stored_answers_are_used_again_only_for_the_same_images(tmp_path: Path) -> None:
+    network, generator = tiny_network(), torch.Generator().manual_seed(0)
+    first, second = (torch.rand(16, 3, 8, 8, generator=generator) for _ in range(2))
+    expected = quiet(network, first, "bn,tent", batch_size=8).rows()
+    for images in (first, second, first, first):  # the second call overwrites the answers of the first
+        advice = quiet(network, images, "bn,tent", batch_size=8, out=tmp_path)
+    assert [(row["method"], row["score"]) for row in advice.rows()] == [
+        (row["method"], row["score"]) for row in expected
+    ]

@@ -95,6 +95,7 @@ def as_stream(
     """
     logits = None
     if isinstance(data, str | Path):
+        check_folder(data)
         named = isinstance(data, str) and data in names() and not Path(data).is_dir()
         data = load(str(data), classes=classes) if named else load("folder", data, classes=classes)
     elif classes is not None:
@@ -106,6 +107,19 @@ def as_stream(
         data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=size)
     stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
     return stream if images is None else FirstImages(stream, images), logits
+
+
+def check_folder(data: str | Path) -> None:
+    """Raise if data are neither a folder nor the name of a data set."""
+    if data in names() or Path(data).expanduser().exists():
+        return
+    written_as_path = isinstance(data, Path) or "/" in data or data.startswith("~")
+    remedy = (
+        ": give one with a folder of images for each class, or the name of a data set"
+        if written_as_path
+        else ", and no data set has this name: `midway data ls` lists them"
+    )
+    raise FileNotFoundError(f"there is no folder {data}{remedy}.")
 
 
 def _as_batches(data: Any, batch_size: int | None) -> Batches:

@@ -74,6 +74,10 @@ def weights_of(name: str) -> str:
     if at and architecture not in ARCHITECTURES:
         raise ValueError(unknown("architecture", architecture, ARCHITECTURES))
     path = Path(file if at else name).expanduser()
+    if path.suffix == ".py":
+        raise ValueError(
+            f"{name} names no function: write {name}:FUNCTION, with the function that returns the network."
+        )
     if path.is_file():
         return file_digest(path)[:16]
     if at:

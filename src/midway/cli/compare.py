@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from torch import nn
 
+from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
 from midway.bench.resources import absolute, load_network, weights_of
 from midway.cli.run import Import, split_commas
@@ -78,14 +79,6 @@ def in_order_if_stopped() -> Iterator[None]:
         if str(stop):
             terminal(stderr=True).print(f"Stopped: {stop}", highlight=False, soft_wrap=True, markup=False)
         raise stopped() from stop
-
-
-def check_folder(data: str) -> None:
-    """Raise if data are written like a folder and there is none."""
-    if not Path(data).expanduser().exists() and ("/" in data or data.startswith("~")):
-        raise FileNotFoundError(
-            f"there is no folder {data}: give one with a folder of images for each class, or the name of a data set."
-        )
 
 
 def trained_network(name: str) -> nn.Module:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
-from midway.cli.compare import BatchSize, Network, Out, Seed, check_folder, in_order_if_stopped, trained_network
+from midway.cli.compare import BatchSize, Network, Out, Seed, in_order_if_stopped, trained_network
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import Json, print_json
 from midway.comparison import recommend as recommend_method
@@ -43,6 +44,8 @@ def recommend(
             out=out,
         )
     if as_json:
-        print_json({"recommended": advice.best.label, "leave": advice.leave, "methods": advice.rows()})
+        print_json(
+            {"recommended": advice.best.label, "leave": advice.leave, "note": advice.note, "methods": advice.rows()}
+        )
     else:
         print(advice)

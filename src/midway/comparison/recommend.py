@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from midway.adaptation.registry import STATISTICS, VIEWS
+from midway.adaptation.registry import VIEWS
 from midway.bench.entries import Entry
+from midway.comparison.pairwise import Predicted, evidence, family, standard_error
 from midway.comparison.result import CompareResult
 from midway.comparison.run import SOURCE, compare, read_entries
 from midway.data.class_lists import Classes
 
-CANDIDATES = "bn,bn(statistics='clustered'),tent,tent(statistics='clustered'),eata,t3a,lame"
-"""Methods of at most two passes that need nothing but the images."""
+CANDIDATES = "bn,bn(statistics='clustered'),tent,mita(statistics='clustered'),t3a,lame"
+"""Methods of at most three passes that need nothing but the images."""
 
-RANKED_BY = "mirror_information"
-CLUSTERED_BONUS = 2.0
-"""Points that clustered statistics are given beyond the score: about its standard error for 1,000 images. Where the
-scores of two methods do not tell them apart, clustered statistics are right more often."""
 FEWEST_CHANGES = 2.0
 """Percentage of answers that a method must change to be recommended: it cannot be better by more."""
 FEWEST_CLASSES = 60.0
 """Classes used for the last images, in percent of the source's: a method with fewer has collapsed."""
+PREFERRED = "clustered"
+"""Statistics of the methods that are preferred among equals: those that ``midway.adapt`` uses by default."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Candidate:
 
     Attributes:
         label: Method and settings as on the command line.
-        score: The score that candidates are ranked by (``mirror_information``); None if the method failed.
+        score: Points of information above the unadapted network, see ``midway.comparison.pairwise``; None if the
+            method failed.
+        error: Standard error of the score.
         cost: Seconds per batch relative to the unadapted network, measured in this run.
         reason: Why it has this rank, in words.
         rejected: It must not be used: it failed, or it has collapsed.
@@ -44,6 +46,7 @@ class Candidate:
 
     label: str
     score: float | None
+    error: float | None
     cost: float | None
     reason: str
     rejected: bool
@@ -55,7 +58,7 @@ class Recommendation:
     """Methods ranked for images without labels: prints as a list with reasons, and says what to type next.
 
     Attributes:
-        candidates: Every method, the best first; those that failed or have collapsed are last.
+        candidates: Every method, the recommended first, then by score; those that failed or have collapsed are last.
         best: The recommended method; the source if the network should stay as it is.
         comparison: What was measured: ``comparison.frame()`` has every score.
     """
@@ -75,6 +78,7 @@ class Recommendation:
             {
                 "method": each.label,
                 "score": each.score,
+                "standard_error": each.error,
                 "cost": each.cost,
                 "recommended": each is self.best,
                 "rejected": each.rejected,
@@ -84,18 +88,36 @@ class Recommendation:
             for each in self.candidates
         ]
 
+    @property
+    def note(self) -> str:
+        """A doubt about the images or the network; empty if there is none."""
+        result = self.comparison[self.best.label]
+        if result.metrics["mirror_information"] > 0:
+            return ""
+        return (
+            "The answers tell nothing of those to the mirrored images: they change as guesses do, or there is one "
+            "answer for all images. Is the network trained, and are the images prepared as in its training (size, "
+            "normalisation)? With many classes, give more images."
+        )
+
     def __str__(self) -> str:
-        lines = []
+        images = self.comparison[SOURCE].images
+        lines = _wrapped(
+            f"{images:,} images. Scores are points above the network as it is, ± standard error.", indent=0
+        )
         for rank, each in enumerate(self.candidates, start=1):
             mark = "-" if each.rejected else f"{rank}."
-            numbers = "" if each.score is None else f"  information {each.score:.1f} %"
-            numbers += "" if each.cost is None else f", {each.cost:.1f} x the time"
+            numbers = (
+                "" if each.score is None else f"  {each.score:+.1f} ± {each.error:.1f}, {each.cost:.1f} x the time"
+            )
+            numbers = "  0" if each.label == SOURCE else numbers
             lines += [f"{mark:3}{each.label}{numbers}", *_wrapped(each.reason)]
         if self.leave:
             advice = "Leave the network as it is: no method is better."
         else:
             advice = f"Use {self.best.label}:\n    adapted = {self.best.code}"
-        return "\n".join([*lines, "", advice])
+        doubt = ["", *_wrapped(f"Note: {self.note}", indent=0)] if self.note else []
+        return "\n".join([*lines, *doubt, "", advice])
 
     def __repr__(self) -> str:
         return str(self)
@@ -115,11 +137,13 @@ def recommend(
 ) -> Recommendation:
     """Rank methods and settings for a network on images without labels, or advise to leave it as it is.
 
-    Every method adapts to the images from the source on, and answers every batch twice: as it is, and mirrored. The
-    score is a lower bound of the information that one answer has of the other (``midway.metrics.SCORES``): high if the
-    answers stay the same and are of many classes. A method that uses far fewer classes than the source for the last
-    images has collapsed and is never recommended. ``docs/recommend.md`` says how far this can be trusted. Labels, if
-    there are any, are not used. Do not use it where mirroring changes the class (digits, text, left and right).
+    Every method adapts to the images from the source on, and answers every batch twice: as it is, and mirrored. Two
+    methods are compared on the images to which they answer differently: the one whose answers to these are more stable
+    if they are mirrored, and of more classes, gains. The score is the mean gain over all candidates
+    (``midway.comparison.pairwise``). Differences within the standard error do not count: the network then stays as it
+    is, or a method with clustered statistics is preferred. A method that uses far fewer classes than the source for the
+    last images has collapsed and is never recommended. ``docs/recommend.md`` says how far this can be trusted. Labels,
+    if there are any, are not used. Do not use it where mirroring changes the class (digits, text, left and right).
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
@@ -162,33 +186,51 @@ def recommend(
         out=out,
         progress=progress,
     )
-    if RANKED_BY not in comparison[SOURCE].metrics:
+    if "mirror_information" not in comparison[SOURCE].metrics:
         raise ValueError("methods are ranked by their answers to mirrored images, and these inputs are no images.")
-    candidates = {entry.label: _candidate(entry, comparison) for entry in entries}
-    working = {record.cell.label: record.result.metrics for record in comparison.records if record.result}
-    order, best = rank(working, [entry.label for entry in entries if entry.settings.get(STATISTICS) == "clustered"])
-    order += [label for label in candidates if label not in working]
+    working = {record.cell.label: record for record in comparison.records if record.result}
+    rejected = {label for label in working if collapsed(comparison[label].metrics)}
+    by_label = {entry.label: entry for entry in entries}
+    predicted = {
+        label: Predicted(
+            torch.from_numpy(record.answers["predictions"]),
+            torch.from_numpy(record.answers["mirrored"]),
+            family(by_label[label]),
+        )
+        for label, record in working.items()
+    }
+    found = evidence(predicted, int(working[SOURCE].answers["classes"]), rejected)
+    able = [label for label in found if comparison[label].metrics["changed"] >= FEWEST_CHANGES]
+    order, best = rank(found, rejected, [label for label in able if predicted[label].family == PREFERRED], able)
+    order += [label for label in by_label if label not in working]
+    candidates = {label: _candidate(entry, comparison, found) for label, entry in by_label.items()}
+    if found[best].mean().item() < max(found[label].mean().item() for label in {*able, SOURCE} - rejected):
+        reason = f"{candidates[best].reason}; no score is higher by more than its standard error"
+        candidates[best] = replace(candidates[best], reason=reason)
     return Recommendation(tuple(candidates[label] for label in order), candidates[best], comparison)
 
 
-def rank(scores: Mapping[str, Mapping[str, float]], clustered: Collection[str] = ()) -> tuple[list[str], str]:
-    """Return the labels of methods by their scores, the best first, and the one to use.
+def rank(
+    found: Mapping[str, Tensor],
+    collapsed: Collection[str] = (),
+    preferred: Collection[str] = (),
+    able: Collection[str] | None = None,
+) -> tuple[list[str], str]:
+    """Return the labels of methods, the recommended first, and the one to use, from the evidence of each image.
 
-    Methods that have collapsed are last. The source is to be used unless a method has a higher score and changes enough
-    answers. ``clustered`` are the labels of methods with clustered statistics.
+    The highest score wins, but a difference of less than its standard error does not count: the source is used if the
+    best is not better by more, or else the best of the preferred methods from which the best does not differ by more.
+    Methods that have collapsed are last. Only those that are ``able`` to be better, and the source, are recommended.
     """
-    source = scores[SOURCE]
-
-    def position(label: str) -> tuple[bool, float, bool]:
-        bonus = CLUSTERED_BONUS if label in clustered else 0.0
-        return collapsed(scores[label]), -scores[label][RANKED_BY] - bonus, label != SOURCE
-
-    order = sorted(scores, key=position)
-    for label in order:
-        own = scores[label]
-        if own[RANKED_BY] > source[RANKED_BY] and own["changed"] >= FEWEST_CHANGES and not collapsed(own):
-            return order, label
-    return order, SOURCE
+    scores = {label: values.mean().item() for label, values in found.items()}
+    order = sorted(found, key=lambda label: (label in collapsed, -scores[label], label != SOURCE))
+    usable = [label for label in order if label not in collapsed and (able is None or label in {*able, SOURCE})]
+    best = usable[0]
+    ties = [each for each in usable if scores[best] - scores[each] < standard_error(found[best], found[each])]
+    if best != SOURCE:
+        above = [label for label in ties if label in preferred and scores[label] > scores[SOURCE]]
+        best = SOURCE if SOURCE in ties else best if best in preferred or not above else above[0]
+    return [best, *(label for label in order if label != best)], best
 
 
 def collapsed(scores: Mapping[str, float]) -> bool:
@@ -196,19 +238,19 @@ def collapsed(scores: Mapping[str, float]) -> bool:
     return scores["late_classes"] < FEWEST_CLASSES
 
 
-def _candidate(entry: Entry, comparison: CompareResult) -> Candidate:
+def _candidate(entry: Entry, comparison: CompareResult, found: Mapping[str, Tensor]) -> Candidate:
     """Describe one method of a comparison."""
     record = next(each for each in comparison.records if each.cell.label == entry.label)
     code = _code(entry)
     if record.result is None:
-        error = record.failure.error if record.failure else "unknown"
-        return Candidate(entry.label, None, None, f"failed: {error}", True, code)
+        failure = record.failure.error if record.failure else "unknown"
+        return Candidate(entry.label, None, None, None, f"failed: {failure}", True, code)
     metrics, source = record.result.metrics, comparison[SOURCE].metrics
     classes = metrics["classes_used"]
     agreement = f"agrees with mirrored views in {metrics['mirror_agreement']:.0f} %"
     if entry.label == SOURCE:
         reason = f"the network as it is: {agreement}, uses {classes:.1f} classes"
-        return Candidate(entry.label, metrics[RANKED_BY], 1.0, reason, False, code)
+        return Candidate(entry.label, 0.0, 0.0, 1.0, reason, False, code)
     rejected = collapsed(metrics)
     guard = (
         f"has collapsed: it uses {metrics['late_classes']:.0f} % as many classes as the source for the last images"
@@ -217,7 +259,9 @@ def _candidate(entry: Entry, comparison: CompareResult) -> Candidate:
     )
     changes = f"changes {metrics['changed']:.0f} % of the answers"
     cost = metrics["seconds_per_batch"] / source["seconds_per_batch"]
-    return Candidate(entry.label, metrics[RANKED_BY], cost, f"{changes}, {agreement}, {guard}", rejected, code)
+    score = (found[entry.label] - found[SOURCE]).mean().item()
+    error = standard_error(found[entry.label], found[SOURCE])
+    return Candidate(entry.label, score, error, cost, f"{changes}, {agreement}, {guard}", rejected, code)
 
 
 def _code(entry: Entry) -> str:
@@ -227,5 +271,5 @@ def _code(entry: Entry) -> str:
     return f"midway.adapt(model, {entry.name!r}{settings})"
 
 
-def _wrapped(text: str, width: int = 80) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent="   ", subsequent_indent="   ")
+def _wrapped(text: str, *, indent: int = 3, width: int = 80) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, SequentialSampler
@@ -41,6 +42,9 @@ DEFAULT_METHODS = "source,bn,tent,eata,sar,t3a,lame"
 """Methods of at most two forward and two backward passes that need nothing but the images."""
 
 SOURCE = "source"
+KEPT = ("predictions", "mirrored", "classes")
+"""Arrays that the records of a result keep: the predicted classes of the images and of the mirrored images, and the
+number of classes."""
 logger = logging.getLogger("midway")
 
 
@@ -62,8 +66,8 @@ def compare(
 
     With labels the result has accuracies. Without, it has label-free scores (``midway.metrics.SCORES``): the share of
     answers that differ from the source's, the mean entropy, how many classes are predicted, how many answers stay the
-    same if the images are mirrored, and the information that ``midway.recommend`` ranks by. A method that the network
-    does not support is listed with the reason.
+    same if the images are mirrored, and the information that both answers share. ``midway.recommend`` ranks methods.
+    A method that the network does not support is listed with the reason.
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
@@ -94,6 +98,10 @@ def compare(
         >>> result["source"].metrics["changed"], result["bn"].metrics["changed"] > 20
         (0.0, True)
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}: see midway.models.load for names."
+        )
     if isinstance(model, Method):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
     entries = read_entries(methods)
@@ -115,17 +123,16 @@ def compare(
         show = stack.enter_context(_progress(stream, len(cells), shown=progress))
         stack.enter_context(_counted_if_stopped(records, len(cells), out))
         for cell in cells:
-            record = None if store is None else store.find(cell)
-            if record is None or record.result is None:
+            record = None if store is None else _stored(store, cell)
+            if record is None:
                 record = _run(network, cell, stream, source, mirrored=mirrored, show=show)
                 logger.info("%s: %s", cell.label, _summary(record))
-                if cell.method == SOURCE and record.answers:
-                    source = torch.from_numpy(record.answers["logits"])
                 if store is not None:
                     store.add(record, command=f"midway.compare(..., {cell.label!r})")
-            elif store is not None and cell.method == SOURCE:
-                source = torch.from_numpy(load_predictions(store.folder, record)["logits"])
-            records.append(replace(record, answers={}))
+            if cell.method == SOURCE and record.answers:
+                source = torch.from_numpy(record.answers["logits"])
+            kept = {name: array for name, array in record.answers.items() if name in KEPT}
+            records.append(replace(record, answers=kept))
     return CompareResult(tuple(records), labelled)
 
 
@@ -139,6 +146,18 @@ def _counted_if_stopped(records: Sequence[Record], count: int, out: str | Path |
         kept = "are finished, and nothing is stored" if out is None else f"are in {out}"
         remedy = "give out= (--out) to keep them" if out is None else "run the same command to continue"
         raise KeyboardInterrupt(f"{done} {kept}: {remedy}.") from stop
+
+
+def _stored(store: Store, cell: Cell) -> Record | None:
+    """Return the stored record of a cell with its answers; None without them, or if they are of other images.
+
+    The file of the answers has the cell's key, which images of the same number share.
+    """
+    record = store.find(cell)
+    if record is None or record.result is None or not store.has(cell, predictions=True):
+        return None
+    answers = load_predictions(store.folder, record)
+    return replace(record, answers=answers) if str(answers.get("code")) == cell.code else None
 
 
 def read_entries(methods: str | Sequence[str]) -> list[Entry]:
@@ -223,14 +242,18 @@ def _run(
 ) -> Record:
     """Run one method; an error of the method becomes a failed record, but the source must work."""
     started = time.perf_counter()
-    result, failure, kept = None, None, {}
+    result, failure = None, None
+    kept: dict[str, Tensor] = {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if cell.method == SOURCE else "default")
             method = adapt(network, cell.method, **cell.settings)
             answers = answer(method, stream, on_batch=lambda value: show(cell.label, value), mirrored=mirrored)
+        kept = {"predictions": answers.predictions, "classes": torch.tensor(answers.logits.shape[1])}
+        if answers.mirrored is not None:
+            kept["mirrored"] = answers.mirrored.argmax(dim=1)
         if cell.method == SOURCE:
-            kept = {"logits": answers.logits, "labels": answers.labels, "group": answers.group}
+            kept |= {"logits": answers.logits, "labels": answers.labels, "group": answers.group}
             source = answers.logits
         result = measure(method, stream, answers)
         result = replace(result, metrics=result.metrics | compute_scores(_beside(answers, source)))
@@ -238,7 +261,9 @@ def _run(
         if cell.method == SOURCE:
             raise
         failure = Failure(f"{type(error).__name__}: {error}".strip().splitlines()[0], traceback.format_exc())
-    arrays = {name: tensor.numpy() for name, tensor in kept.items()}
+    arrays = {name: tensor.numpy() for name, tensor in kept.items()} if result else {}
+    if arrays:
+        arrays["code"] = np.array(cell.code)
     return make_record(cell, result, failure, time.perf_counter() - started, arrays)
 
 

@@ -92,22 +92,11 @@ def mirror_agreement(answers: Answers) -> float | None:
 
 @score("information", unit="%", better="higher")
 def mirror_information(answers: Answers) -> float | None:
-    """What an answer and the answer to the mirrored image tell of each other, at least; ``recommend`` ranks by it.
-
-    With the entropy H of the shares of classes and the share e of answers that change if the images are mirrored, the
-    mutual information of both answers is at least H - h(e) - e ln(C - 1) (Fano's inequality; h is the entropy of a coin
-    with probability e). It is given as a percentage of ln C, so 100 is an answer that never changes, and all classes
-    equally often. Answers of one class have 0, answers at random less than 0, whatever the confidence.
-    """
-    if answers.mirrored is None:
-        return None
+    """What an answer and the answer to the mirrored image tell of each other, at least; see ``shared_information``."""
     classes = answers.logits.shape[1]
-    if classes < 2:
+    if answers.mirrored is None or classes < 2:
         return None
-    e = (answers.predictions != answers.mirrored.argmax(dim=1)).double().mean().item()
-    e = min(e, 1 - 1 / classes)  # the bound would rise again for answers that change more often than by chance
-    uncertainty = sum(-share * math.log(share) for share in (e, 1 - e) if share > 0) + e * math.log(classes - 1)
-    return 100 * (_class_entropy(answers.predictions, classes) - uncertainty) / math.log(classes)
+    return shared_information(answers.predictions, answers.mirrored.argmax(dim=1), classes)
 
 
 @score("late classes", unit="%", digits=0)
@@ -122,6 +111,30 @@ def late_classes(answers: Answers) -> float | None:
     classes, start = answers.logits.shape[1], 3 * len(answers.logits) // 4
     own = _class_entropy(answers.predictions[start:], classes)
     return 100 * math.exp(own - _class_entropy(answers.source[start:].argmax(dim=1), classes))
+
+
+def shared_information(predictions: Tensor, others: Tensor, classes: int) -> float:
+    """Return what two answers to the same images tell of each other, at least, as a percentage of ln C.
+
+    With the entropy H of the shares of classes among ``predictions`` and the share e of images with two different
+    answers, the mutual information of both is at least H - h(e) - e ln(C - 1) (Fano's inequality; h is the entropy of
+    a coin with probability e). 100 are equal answers, with all classes equally often. Answers of one class have at most
+    0, answers at random less than 0.
+
+    Args:
+        predictions: int64 (N,), the predicted classes.
+        others: int64 (N,), other predictions for the same images.
+        classes: Number of classes C, at least 2.
+
+    Example:
+        >>> import torch
+        >>> shared_information(torch.tensor([0, 1, 0, 1]), torch.tensor([0, 1, 0, 1]), 2)
+        100.0
+    """
+    e = (predictions != others).double().mean().item()
+    e = min(e, 1 - 1 / classes)  # the bound would rise again for answers that differ more often than by chance
+    uncertainty = sum(-share * math.log(share) for share in (e, 1 - e) if share > 0) + e * math.log(classes - 1)
+    return 100 * (_class_entropy(predictions, classes) - uncertainty) / math.log(classes)
 
 
 def _class_entropy(predictions: Tensor, classes: int) -> float:

@@ -66,6 +66,10 @@ def load_classes(
         if images:
             return ImageSet(LazyImages(images, size), np.full(len(images), UNLABELLED), (), name)
     if not any(files.values()):
+        if plain:
+            raise FileNotFoundError(
+                f"{root} has no images, neither in it nor in class folders: expected *.jpg or *.png."
+            )
         raise FileNotFoundError(f"{root} has no images, expected CLASS/*.jpg or *.png: {REMEDY}")
     numbered = label_folders(files, classes, where=str(root))
     labels = [np.full(len(paths), numbered.labels[folder], np.int64) for folder, paths in files.items()]

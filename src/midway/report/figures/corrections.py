@@ -99,9 +99,10 @@ def _stored(folder: Path, records: Sequence[Record], predictions: Predictions) -
     cache = ResourceCache()
     for by_label in streams.values():
         both = [by_label[label] for label in (predictions.baseline, predictions.method) if label in by_label]
-        if len(both) == 2:
+        answers = [load_predictions(folder, record) for record in both]
+        if len(both) == 2 and all("logits" in arrays for arrays in answers):  # midway.compare stores classes alone
             cell = both[0].cell
-            logits = [torch.from_numpy(load_predictions(folder, record)["logits"]) for record in both]
+            logits = [torch.from_numpy(arrays["logits"]) for arrays in answers]
             names = [(record.cell.label, record.cell.method) for record in both]
             yield compare_predictions(cache.lazy_stream(cell), logits, cache.data_set(cell).class_names, names=names)
 
