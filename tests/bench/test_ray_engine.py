@@ -70,10 +70,13 @@ def test_three_nodes_give_the_results_of_the_local_engine(cluster: Any, tmp_path
     told: set[str] = set()
     watcher = Watcher()
     watcher.batch = lambda cell, done, total, running: told.add(cell.key)  # type: ignore[method-assign]
-    with Store(tmp_path) as store:
-        assert run(cells(), store, RayEngine(), watcher=watcher) == Tally(before=0, finished=6, failed=0)
-        assert run(cells(), store, RayEngine()) == Tally(before=6, finished=0, failed=0)
-    assert stored(tmp_path) == local
+    for attempt in range(5):  # on a loaded machine all cells may end before the actor with their messages has started
+        with Store(tmp_path / str(attempt)) as store:
+            assert run(cells(), store, RayEngine(), watcher=watcher) == Tally(before=0, finished=6, failed=0)
+            assert run(cells(), store, RayEngine()) == Tally(before=6, finished=0, failed=0)
+        assert stored(tmp_path / str(attempt)) == local
+        if told:
+            break
     assert told <= local.keys()
     assert told  # running cells are heard of
 
