@@ -33,10 +33,10 @@ SECTIONS = (
         "Tuned settings on a long stream",
         "The settings that were chosen on streams of ten batches ([tuning.md](tuning.md)), on fifty batches.",
         "TENT keeps the gain of the search. TEA and MITA do not: over the first batches the tuned settings are above"
-        " the defaults, as in the search, then the accuracy falls until the end, while with the defaults it ends higher"
-        " than it began (`batch_accuracies` in the store). Steps that suit ten batches are too large for fifty."
-        " Therefore MITA's defaults remain the cautious settings, and the tuned ones are for streams as short as those"
-        " of the search.",
+        " the defaults, as in the search, then the accuracy falls until the end, while with the defaults it ends"
+        " higher than it began (`batch_accuracies` in the store). Steps that suit ten batches are too large for"
+        " fifty. Therefore MITA's defaults remain the cautious settings, and the tuned ones are for streams as"
+        " short as those of the search.",
         beside="mita",
         rows=("source", "tent", "tent_tuned", "tea", "tea_tuned", "mita_two_models", "mita_tuned"),
         streams=("pure:gaussian_noise",),
@@ -47,10 +47,10 @@ SECTIONS = (
         "Ablation",
         "The pair of the paper's ablation. `mita` has its default settings; the other rows are the form with two"
         " models,"
-        " `mita_two_models`, and its parts. `mita_without_data` is TEA; `tea_equal_budget` takes as many updates as the"
-        " two models together.",
-        "`mita`, with three passes, is level with `mita_two_models`, with eleven, or above it. With two models MITA is"
-        " above `mita_same`, and `mita_same` above `mita_without_data` as in"
+        " `mita_two_models`, and its parts. `mita_without_data` is TEA; `tea_equal_budget` takes as many updates"
+        " as the two models together.",
+        "`mita`, with three passes, is level with `mita_two_models`, with eleven, or above it. With two models"
+        " MITA is above `mita_same`, and `mita_same` above `mita_without_data` as in"
         " the paper, but by little and on two"
         " of the four streams; data adaptation alone gains about a point, where the paper has no gain. Two updates a"
         " batch explain a third to a half of MITA's lead over `mita_without_data` on these short streams, more on the"
@@ -64,15 +64,16 @@ SECTIONS = (
         "As published",
         'The effect of Midway\'s changes to MITA with two models. `mita_four_steps` is `preset="published"` with four'
         " steps of the data model, at the predictor's learning rate, where `mita_two_models` takes one at three times"
-        " that rate; images are adapted pixel by pixel, and every Langevin step has a pass of its own. `tea_published`"
-        " has 20 Langevin steps. `mita_noise` and `tea_noise` have no Langevin step: uniform noise replaces samples of"
-        " the model. `mita_two_models`, `tea` (here `mita_without_data`) and `tea_equal_budget` are the rows of the"
-        " ablation above. The presets themselves, printed and published, have no run yet.",
-        "On these noises four steps as published are level with one larger step or slightly above, for three times its"
-        " passes; where the contrast is low they fail ([methods.md](methods.md)). The choice of samples hardly matters:"
-        " uniform noise, one Langevin step or twenty are within half a point, in TEA and in MITA. On streams as short"
-        " as these, the energy of the test images can be contrasted with that of noise, and more steps gain almost"
-        " nothing.",
+        " that rate; images are adapted pixel by pixel, and every Langevin step has a pass of its own."
+        " `tea_published` has 20 Langevin steps. `mita_noise` and `tea_noise` have no Langevin step: uniform noise"
+        " replaces samples of the model. `mita_two_models`, `tea` (here `mita_without_data`) and"
+        " `tea_equal_budget` are the rows of the ablation above. The presets themselves, printed and published,"
+        " have no run yet.",
+        "On these noises four steps as published are level with one larger step or slightly above, for three times"
+        " its passes; where the contrast is low they fail ([methods.md](methods.md)). The choice of samples hardly"
+        " matters: uniform noise, one Langevin step or twenty are within half a point, in TEA and in MITA. On"
+        " streams as short as these, the energy of the test images can be contrasted with that of noise, and more"
+        " steps gain almost nothing.",
         beside="ablation",
         rows=(
             "source",

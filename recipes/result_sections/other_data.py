@@ -9,9 +9,9 @@ SECTIONS = (
         "cifar100",
         "CIFAR-100",
         "A ResNet-56 (0.9 million weights, 72.6 % on clean images) on corrupted CIFAR-100; the paper has another"
-        " network. The images are the first of the test set in an order shuffled once, and the weights are public (the"
-        " head of the plan gives the source of both). Settings as in the first table, MITA with two models; MEMO is"
-        " left out because of its"
+        " network. The images are the first of the test set in an order shuffled once, and the weights are public"
+        " (the head of the plan gives the source of both). Settings as in the first table, MITA with two models;"
+        " MEMO is left out because of its"
         " cost.",
         "With default settings MITA and TEA are level, and slightly ahead of the methods that minimise entropy: five"
         " batches are few. The settings tuned on CIFAR-10 carry over to this other network and its hundred classes:"
@@ -26,13 +26,13 @@ SECTIONS = (
         "imagenet",
         "ImageNet size",
         "EfficientNet-lite0 (4.7 million weights, 224 pixels) on ImageNet validation images, one of each class, in"
-        " batches of 50. The same code as for CIFAR, with settings chosen by the number of classes and the size of the"
-        " images. The paper has no such table. MEMO has its own table below.",
-        "With only two batches, methods that predict before they adapt are nearly equal to BN: TENT and SHOT have taken"
-        " one small step when they predict the second batch, and the filters of PL, EATA and SAR select almost no"
-        " image except under fog: with statistics of so few images, at this severity, few predictions are confident."
-        " TEA and MITA, which predict after their update, are slightly below BN. Batch statistics help against noise,"
-        " blur and fog, and harm where JPEG compression had little effect.",
+        " batches of 50. The same code as for CIFAR, with settings chosen by the number of classes and the size of"
+        " the images. The paper has no such table. MEMO has its own table below.",
+        "With only two batches, methods that predict before they adapt are nearly equal to BN: TENT and SHOT have"
+        " taken one small step when they predict the second batch, and the filters of PL, EATA and SAR select"
+        " almost no image except under fog: with statistics of so few images, at this severity, few predictions"
+        " are confident. TEA and MITA, which predict after their update, are slightly below BN. Batch statistics"
+        " help against noise, blur and fog, and harm where JPEG compression had little effect.",
         images=100,
         brief=True,
         shares=FILTERS,
@@ -49,9 +49,9 @@ SECTIONS = (
     Section(
         "pacs",
         "Domain shift: PACS",
-        "EfficientNet-lite0, fine-tuned on photos (recipes/finetune_pacs.py) and tested on the other three domains, 60"
-        " images a class at 128 pixels, in batches of 60. The published set has more images: with them the command"
-        " gives other numbers.",
+        "EfficientNet-lite0, fine-tuned on photos (recipes/finetune_pacs.py) and tested on the other three"
+        " domains, 60 images a class at 128 pixels, in batches of 60. The published set has more images: with them"
+        " the command gives other numbers.",
         "Batch statistics give most of the possible gain, and model adaptation, in TEA, slightly more. MITA does not"
         " lead: TEA is MITA without data adaptation and is above it in all three domains, most of all on sketches. A"
         " drawing is not a corrupted photo that a small change of the image could restore. The settings tuned on"

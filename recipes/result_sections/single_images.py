@@ -10,18 +10,18 @@ SECTIONS = (
         "MEMO",
         "MEMO adapts to every image separately, with 32 views of it. One image takes it as long as about fifty images"
         " take TENT, so it has fewer images than the other methods. Source has the same images.",
-        "MEMO gains on thirteen of the fifteen corruptions, most on noise, without any other image, and loses slightly"
-        " under elastic transform and pixelate. The MITA paper reports a larger gain for it, as large as batch"
-        " statistics give; MEMO as published adapts to single images, which have no batch statistics.",
+        "MEMO gains on thirteen of the fifteen corruptions, most on noise, without any other image, and loses"
+        " slightly under elastic transform and pixelate. The MITA paper reports a larger gain for it, as large as"
+        " batch statistics give; MEMO as published adapts to single images, which have no batch statistics.",
         images=1000,
         brief=True,
     ),
     Section(
         "memo_network",
         "MEMO on its own network",
-        "MEMO as published for CIFAR-10: a ResNet-26 with GroupNorm, the weights that its authors provide, and the dark"
-        " red border of its code. Source is that network on the same images; the numbers in brackets are of the MITA"
-        " paper's network. The head of the plan says where the weights come from.",
+        "MEMO as published for CIFAR-10: a ResNet-26 with GroupNorm, the weights that its authors provide, and the"
+        " dark red border of its code. Source is that network on the same images; the numbers in brackets are of"
+        " the MITA paper's network. The head of the plan says where the weights come from.",
         "",
         images=200,
         brief=True,
@@ -29,12 +29,12 @@ SECTIONS = (
     Section(
         "ttt",
         "TTT",
-        "TTT needs a network that was trained with a rotation head, so it has a Source column of its own: the embedded"
-        " network with GroupNorm and such a head (90.44 % on clean images, [methods.md](methods.md)). This is"
-        " TTT-Online: one step on the four rotations of each image before it is predicted, from the weights that the"
-        " images before have left. It adapts to one image at a time, with five forward and four backward passes each,"
-        " and has few images: two of them are a point. The paper has no numbers for TTT; those of Source in brackets"
-        " are"
+        "TTT needs a network that was trained with a rotation head, so it has a Source column of its own: the"
+        " embedded network with GroupNorm and such a head (90.44 % on clean images, [methods.md](methods.md))."
+        " This is TTT-Online: one step on the four rotations of each image before it is predicted, from the"
+        " weights that the images before have left. It adapts to one image at a time, with five forward and four"
+        " backward passes each, and has few images: two of them are a point. The paper has no numbers for TTT;"
+        " those of Source in brackets are"
         " of its network.",
         "TTT gains much where this network is weakest (noise, pixelate) and is above Source on nine of the fifteen"
         " corruptions; it loses on four, by far the most on motion blur. The step is the published one. A step three"
@@ -47,15 +47,17 @@ SECTIONS = (
     Section(
         "dda",
         "DDA",
-        "DDA purifies every image separately with the embedded denoiser and answers with the mean of the probabilities"
-        " of the image as given and as adapted ([methods.md](methods.md)); `dda_alone` answers with the adapted image"
-        " alone. Settings are the defaults, which were chosen on other corruptions. Source has the same images.",
-        "DDA is above Source on eleven of the fifteen corruptions, by far on gaussian and shot noise, without any other"
-        " image and without a change of the network; it is below Source on fog, elastic transform, brightness and JPEG"
-        " compression. The adapted images alone are better on the three noises and far worse on fog, brightness,"
-        " contrast, motion blur and elastic transform, and their mean is below Source: the ensemble gives up a part of"
-        " the gain on noise and avoids most of the loss elsewhere. Methods with batch statistics gain more (the section"
-        " *Every method on fifteen corruptions* has them); DDA needs no batch. Five images are a point.",
+        "DDA purifies every image separately with the embedded denoiser and answers with the mean of the"
+        " probabilities of the image as given and as adapted ([methods.md](methods.md)); `dda_alone` answers with"
+        " the adapted image alone. Settings are the defaults, which were chosen on other corruptions. Source has"
+        " the same images.",
+        "DDA is above Source on eleven of the fifteen corruptions, by far on gaussian and shot noise, without any"
+        " other image and without a change of the network; it is below Source on fog, elastic transform,"
+        " brightness and JPEG compression. The adapted images alone are better on the three noises and far worse"
+        " on fog, brightness, contrast, motion blur and elastic transform, and their mean is below Source: the"
+        " ensemble gives up a part of the gain on noise and avoids most of the loss elsewhere. Methods with batch"
+        " statistics gain more (the section *Every method on fifteen corruptions* has them); DDA needs no batch."
+        " Five images are a point.",
         images=500,
         brief=True,
     ),
