@@ -1,6 +1,6 @@
 """Draw docs/images/clustered.png: spectra of kinds, a batch divided into kinds, and what that is worth.
 
-    python recipes/draw_clustered.py docs/results/clustered_pairs docs/images/clustered.png
+    python recipes/draw_clustered.py docs/results docs/images/clustered.png
 
 The first two parts use the embedded images and tuning corruptions; the third shows a stored run.
 """
@@ -79,8 +79,9 @@ def draw_batch(axes: Axes, images: np.ndarray) -> None:
 
 
 def draw_accuracies(axes: Axes, folder: Path) -> None:
-    """Draw the accuracies of outliers and mixtures of a stored run, means over its pairs."""
-    rows = [row for row in frame(folder) if row.metric == "accuracy"]
+    """Draw the accuracies of outliers and mixtures of the stored runs, seed 0, means over the pairs."""
+    runs = [folder / f"{kind}{ending}" for kind in ("outlier", "mixture") for ending in ("", "_clustered")]
+    rows = [row for run in runs for row in frame(run) if row.metric == "accuracy" and row.seed == 0]
     parts: dict[str, Callable[[Any], bool]] = {
         "outliers": lambda row: row.scenario.kind == "outlier" and row.group == row.scenario.shifts[0],
         "rest of the stream": lambda row: row.scenario.kind == "outlier" and row.group == row.scenario.shifts[1],
