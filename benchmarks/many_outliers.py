@@ -28,7 +28,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 import midway
 from midway.adaptation.alpha_norm import AlphaBatchNorm
 from midway.adaptation.normalise_by_image import _moments
-from midway.adaptation.replaced_statistics import observers_of
+from midway.adaptation.replaced_statistics import Observer, observers_of
 from midway.adaptation.seen_kinds import Kinds
 from midway.adaptation.statistics_by_name import BY_NAME
 from midway.bench.paper import PAIRS
@@ -82,12 +82,13 @@ class ForStreams(nn.Module):
 
 def network_for_streams(
     network: nn.Module, statistics: str, streams: int
-) -> tuple[nn.Module, list[nn.Module], dict[str, Any]]:
-    """Return a network for several streams, the network of each stream, and the record of the present batch."""
+) -> tuple[nn.Module, list[list[Observer]], dict[str, Any]]:
+    """Return a network for several streams, the observers of each stream, and the record of the present batch."""
     if statistics == "batch":
         networks = [copy.deepcopy(network) for _ in range(streams)]
     else:
         networks = [BY_NAME[statistics](network) for _ in range(streams)]
+    observers: list[list[Observer]] = [observers_of(each) for each in networks]
     batch: dict[str, Any] = {}
     host = copy.deepcopy(network)
     for name, layer in list(host.named_modules()):
@@ -95,18 +96,16 @@ def network_for_streams(
             parent, _, child = name.rpartition(".")
             layers = [each.get_submodule(name) for each in networks]
             setattr(host.get_submodule(parent), child, ForStreams(layers, batch))
-    return host.eval(), networks, batch
+    return host.eval(), observers, batch
 
 
-def begin(network: nn.Module, images: Tensor) -> None:
-    """Tell the network of a stream that a batch begins, and that all passes are over it."""
-    observers: list[Any] = observers_of(network.eval())
+def begin(observers: list[Any], images: Tensor) -> None:
+    """Tell the observers of a stream that a batch begins, and that all passes are over it."""
     for observer in observers:
         observer.managed, observer.images = True, images
         observer.begin()
         if isinstance(observer, Kinds):
             observer.present = observer.batch
-            observer.ask(network, images)
         else:
             observer.moves = True
 
@@ -116,12 +115,12 @@ def outlier_answers(network: nn.Module, statistics: str, pair: tuple[str, str], 
     """Return for each outlier whether the answer is correct, batch after batch, all streams of a batch together."""
     outliers, others = (midway.streams.pure(data, shift) for shift in pair)
     correct: list[bool] = []
-    host, networks, batch = network_for_streams(network, "batch" if statistics == "source" else statistics, streams)
+    host, observers, batch = network_for_streams(network, "batch" if statistics == "source" else statistics, streams)
     host = network if statistics == "source" else host
     for number, (first, second) in enumerate(zip(outliers, others, strict=True)):
         replaced = np.random.default_rng((0, number)).choice(len(first.images), streams, replace=False).tolist()
         batch["replaced"] = replaced
-        for index, own in zip(replaced, networks, strict=True):
+        for index, own in zip(replaced, observers, strict=False):
             images = second.images.clone()
             images[index] = first.images[index]
             begin(own, images)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.clustered import ClusteredBatchNorm, use_clustered_statistics
-from midway.adaptation.seen_kinds import Plan, kinds_of
+from midway.adaptation.seen_kinds import kinds_of
 from midway.bench.entries import Entry, parse_entries
 from midway.testing import batches, tiny_network
 
@@ -102,77 +102,6 @@ def test_a_rare_kind_is_normalised_with_its_images_of_earlier_batches() -> None:
             earlier.setdefault(kind, []).append(value)
         if number == 2:  # the memory averages over 64 images: the next batch would weigh the oldest less
             break
-
-
-def test_the_network_is_asked_whether_few_images_need_statistics_of_their_own() -> None:
-    layer, model = layer_and_model()
-    (found,) = kinds_of(model)
-    passes: list[tuple[Tensor, Tensor]] = []
-    model.register_forward_hook(lambda module, _, __: passes.append((module.entered.detach(), module.left.detach())))
-    model(images_of(ALTERNATING))
-    assert len(passes) == 1  # nothing is known yet
-    earlier: dict[int, list[Tensor]] = {0: [], 1: []}
-    for value, kind in zip(passes[0][0], ALTERNATING, strict=True):
-        earlier[kind].append(value)
-    model(images_of([0] * 80 + [1] * 2, seed=1))
-    (_, (entered, left), _) = passes
-    as_own = by_definition(entered[:2], [1, 1], layer, 3.0, earlier)
-    before = torch.stack(earlier[0]).transpose(0, 1).flatten(1)
-    mean = (60 * before.mean(1) + 3 * layer.source_mean) / 63
-    variance = (60 * before.var(1, correction=0) + 3 * layer.source_var) / 63
-    normal = (entered[2:] - mean[:, None, None]) / (variance[:, None, None] + layer.eps).sqrt()
-    as_larger = normal * layer.weight[:, None, None] + layer.bias[:, None, None]
-    torch.testing.assert_close(left, torch.cat([as_own, as_larger]), rtol=1e-3, atol=2e-3)
-    own, larger = (midway.functional.entropy(values.flatten(1)).sum().item() for values in (as_own, as_larger))
-    slot = found.of_images()[-1]
-    assert found.opinions.sum() == found.opinions[slot] == 2
-    assert found.in_favour[slot].item() == pytest.approx(larger - own, abs=0.02)
-    model(images_of([0] * 80, seed=2))
-    assert len(passes) == 4  # no doubtful image
-
-
-@pytest.mark.parametrize(
-    ("opinions", "in_favour", "expected"),
-    [
-        (0, 0.0, 0.6),  # by the distance
-        (1, -0.3, 0.0),  # -0.3 + 0.03 + 0.11 < 0: the statistics of the larger kind
-        (1, -0.1, 0.6),  # the distance outweighs it
-        (3, 0.5, 0.6),  # too few answers to overrule the distance
-        (4, 0.5, 1.0),
-        (30, -1.0, 1.0),  # -1 + 0.9 + 0.11 > 0
-        (30, -1.1, 0.0),
-    ],
-)
-def test_answers_of_the_network_and_the_distance_decide_on_the_statistics_of_a_kind(
-    opinions: float, in_favour: float, expected: float
-) -> None:
-    _, model = layer_and_model()
-    (kinds,) = kinds_of(model)
-    kinds.opinions[1], kinds.in_favour[1] = opinions, in_favour
-    mixing, larger = torch.tensor([[1.0, 0.0], [0.4, 0.6]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    yes = torch.ones(2, dtype=torch.bool)
-    plan = Plan(torch.eye(2), mixing, torch.arange(2), torch.zeros(2), None, torch.zeros(2, 31), yes, larger)
-    kinds._judge(plan)
-    torch.testing.assert_close(plan.mixing, torch.tensor([[1.0, 0.0], [1 - expected, expected]]))
-    assert plan.outliers.tolist() == [True, expected > 0.5]
-    kind = [0] * 40 + [1] * 40  # enough images for statistics of their own, whatever was said of a few
-    many = Plan(
-        torch.eye(2)[kind], mixing, torch.arange(2), torch.zeros(2), None, torch.zeros(80, 31), yes[kind], larger
-    )
-    kinds._judge(many)
-    torch.testing.assert_close(many.mixing, mixing)
-
-
-def test_a_kind_that_is_merged_into_a_larger_one_leaves_it_its_own_answers() -> None:
-    _, model = layer_and_model()
-    (kinds,) = kinds_of(model)
-    model(images_of([0] * 100))
-    kinds.centres[1], kinds.counts[1] = kinds.centres[0], 5.0  # a second kind at the same place: it will be merged
-    kinds.opinions[:2], kinds.in_favour[:2] = torch.tensor([3.0, 20.0]), torch.tensor([0.5, -6.0])
-    model(images_of([0] * 100, seed=1))
-    assert kinds.counts[1] == 0
-    assert kinds.opinions[:2].tolist() == [3.0, 0.0]
-    assert kinds.in_favour[:2].tolist() == [0.5, 0.0]
 
 
 def test_without_memory_a_batch_does_not_depend_on_earlier_ones() -> None:

@@ -9,9 +9,6 @@ before the network runs. In every BatchNorm layer a kind then has
     completed to 64 images by those it had in earlier batches (the memory), if the batch has fewer,
     and the source's statistics, which count as 3 images more.
 
-Unusual content forms kinds too. Before a kind with few images has statistics of its own, the network is asked whether
-it is more certain with them (``midway.adaptation.seen_kinds``).
-
 An image that belongs to several kinds with probabilities p_k is normalised with the averages weighted by p_k. A large
 batch of one kind keeps nearly its batch statistics, each part of a mixture gets its own, a rare kind has those of all
 its images so far, and a single unknown image relies on the source by three quarters.
@@ -141,7 +138,7 @@ class ClusteredBatchNorm(ReplacedBatchNorm):
             share = images / (images + self.prior)
             kind_mean = torch.lerp((self.source_mean - centre).to(kind_mean).expand_as(kind_mean), kind_mean, share)
             kind_var = torch.lerp(self.source_var.to(kind_var).expand_as(kind_var), kind_var, share)
-        weights = members @ plan.mixing.to(mean) if plan.weights is None else plan.weights.to(mean)
+        weights = members @ plan.mixing.to(mean)
         scale = (weights @ kind_var + self.eps).rsqrt()
         scale = scale if weight is None else scale * weight
         shift = -(weights @ kind_mean) * scale
@@ -158,27 +155,19 @@ class ClusteredBatchNorm(ReplacedBatchNorm):
             moved = transfer @ old_mean
             spread = (transfer @ old_mean.square() - moved.square()).clamp(min=0)
             plan.layers[id(self)] = moved, transfer @ old_var + spread
-            if plan.remembers:
-                self._remember(plan, mean + centre, var, images)
+            self.kind_mean.copy_(moved)
+            self.kind_var.copy_(plan.layers[id(self)][1])
+            earlier = moved[plan.kinds], plan.layers[id(self)][1][plan.kinds], plan.remembered[:, None].to(mean)
+            new_mean, new_var = _union((mean + centre, var, images), earlier)
+            finite = new_mean.isfinite() & new_var.isfinite()  # an overflow must not stay
+            for memory, new, source in (
+                (self.kind_mean, new_mean, self.source_mean),
+                (self.kind_var, new_var, self.source_var),
+            ):
+                instead = memory[plan.kinds] if source is None else source.expand_as(new)
+                memory[plan.kinds] = torch.where(finite, new, instead.to(new)).to(memory)
         earlier_mean, earlier_var = (each[plan.kinds] for each in plan.layers[id(self)])
         return earlier_mean - centre, earlier_var
-
-    def _remember(self, plan: Plan, mean: Tensor, var: Tensor, images: Tensor) -> None:
-        """Add the statistics of the batch to the memory."""
-        assert self.kind_mean is not None
-        assert self.kind_var is not None
-        moved_mean, moved_var = plan.layers[id(self)]
-        self.kind_mean.copy_(moved_mean)
-        self.kind_var.copy_(moved_var)
-        earlier = moved_mean[plan.kinds], moved_var[plan.kinds], plan.remembered[:, None].to(mean)
-        new_mean, new_var = _union((mean, var, images), earlier)
-        finite = new_mean.isfinite() & new_var.isfinite()  # an overflow must not stay
-        for memory, new, source in (
-            (self.kind_mean, new_mean, self.source_mean),
-            (self.kind_var, new_var, self.source_var),
-        ):
-            instead = memory[plan.kinds] if source is None else source.expand_as(new)
-            memory[plan.kinds] = torch.where(finite, new, instead.to(new)).to(memory)
 
 
 Group = tuple[Tensor, Tensor, Tensor]

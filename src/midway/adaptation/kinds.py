@@ -17,7 +17,7 @@ would take over the tails of all others.
 Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
 is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
 (D^2 / median))^2 and those of the larger kind the rest. A kind that is not rare is trusted by s - 4 - 200 / n instead,
-if that is more. ``midway.adaptation.seen_kinds`` asks the network besides.
+if that is more.
 
 The counts of a kind decay slowly, by half in 7,000 images, and a kind without images is forgotten.
 """
@@ -87,7 +87,6 @@ class Assignment:
     Attributes:
         members: The probability that image i is of kind k, (images, kinds).
         mixing: The share of kind j in the statistics of kind k, (kinds, kinds): the identity but for rare kinds.
-        larger: The same if a kind had only statistics of larger kinds; the largest has its own.
         moves: Which images in memory belong to which kind now, (kinds, kinds) of zeros and ones: the counts become
             ``moves @ counts``. Kinds that were split or are new start without memory, merged kinds have that of both.
         outliers: Whether an image is of a rare kind that is trusted by more than half, (images,).
@@ -95,7 +94,6 @@ class Assignment:
 
     members: Tensor
     mixing: Tensor
-    larger: Tensor
     moves: Tensor
     outliers: Tensor
 
@@ -282,18 +280,14 @@ class _Fit:
         counts[counts < 0.3] = 0
         members = self.r[-self.images :] * (counts > 0)
         members /= members.sum(dim=1, keepdim=True)
-        mixing, of_larger, trust = self._mixing(counts)
+        mixing, trust = self._mixing(counts)
         outlying = (trust > 0.5) & (counts < RARE * counts.sum())
         known = KnownKinds(self.centres, counts, self.covariance, self.covariances, self.x[-RECENT:], self.unsplit)
-        return Assignment(members, mixing, of_larger, self.moves, outlying[members.argmax(dim=1)]), known
+        return Assignment(members, mixing, self.moves, outlying[members.argmax(dim=1)]), known
 
-    def _mixing(self, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The share of each kind in the statistics of each kind, that of larger kinds alone, and how far it is trusted.
-
-        Larger kinds come first.
-        """
+    def _mixing(self, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """The share of each kind in the statistics of each kind, and how far each is trusted; larger kinds first."""
         mixing, trust = torch.eye(len(counts), dtype=counts.dtype, device=counts.device), torch.ones_like(counts)
-        only_larger = mixing.clone()
         distances, larger = self._distances(), torch.zeros_like(counts, dtype=torch.bool)
         for k in counts.argsort(descending=True, stable=True)[: int((counts > 0).sum())].tolist():
             if larger.any():
@@ -303,10 +297,10 @@ class _Fit:
                 trust[k] = 1 - min(1.0, (1.5 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
                 if p > 2 * RARE:
                     trust[k] = max(float(trust[k]), min(1.0, distance * p * (1 - p) - threshold(self.distinct)))
-                only_larger[k] = (self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing)[0]
-                mixing[k] = torch.lerp(only_larger[k], mixing[k], trust[k])
+                of_larger = self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing
+                mixing[k] = torch.lerp(of_larger[0], mixing[k], trust[k])
             larger[k] = True
-        return mixing, only_larger, trust
+        return mixing, trust
 
     def _distances(self) -> Tensor:
         """The squared Mahalanobis distances between the centres, by the covariance of the larger kind."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,23 +11,9 @@ from torch import Tensor, nn
 from midway.adaptation.kinds import LIMIT, RECENT, Assignment, KnownKinds, assign
 from midway.adaptation.replaced_statistics import Observer
 from midway.adaptation.spectra import FEATURES, spectra
-from midway.functional import entropy
-from midway.models.outputs import logits_of
 
 ENOUGH = 64.0
 """The number of images up to which the memory completes those of the batch, and which it averages over."""
-
-FEW = 32
-"""The number of images in a batch below which the network is asked whether a kind needs statistics of its own."""
-
-ASKED = 8
-"""The largest number of images of a batch that it is asked about."""
-
-SEVERAL, OPINIONS = 4.0, 32.0
-"""The number of answers from which on they decide alone, and after which it is not asked again."""
-
-BENEFIT = 0.03
-"""What is added to the differences of entropies, in favour of a kind: its statistics are of fewer images."""
 
 _STATE = ("centres", "counts", "covariance", "covariances")
 
@@ -45,10 +31,6 @@ class Plan:
             been split or merged; None for a pass that is not remembered.
         spectra: The spectra of the images.
         outliers: Which images are of a rare kind.
-        larger: The share of each kind in the statistics of each kind if a kind had only those of larger kinds.
-        doubtful: The images about whose kinds the network has to be asked.
-        weights: The share of each kind in the statistics of each image, if not ``members @ mixing``.
-        remembers: Whether the layers remember the statistics of this pass.
         layers: The memory of each layer before this batch.
     """
 
@@ -59,27 +41,7 @@ class Plan:
     transfer: Tensor | None
     spectra: Tensor
     outliers: Tensor
-    larger: Tensor
-    doubtful: Tensor | None = None
-    weights: Tensor | None = None
-    remembers: bool = True
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-
-    def small(self) -> Tensor:
-        """Which kinds have few images in the batch and are not the largest of all."""
-        return (self.members.sum(dim=0) < FEW) & (self.larger.diagonal() < 0.5)
-
-    def to_ask(self, images: Tensor) -> Plan:
-        """Return the plan of a pass over some images twice: as a kind of their own, then as one of the larger kinds."""
-        members, none = self.members[images], torch.zeros_like(self.members[images])
-        return replace(
-            self,
-            members=torch.cat([members, none]),
-            weights=torch.cat([members, members @ self.larger]),
-            doubtful=None,
-            remembers=False,
-            layers={},
-        )
 
 
 class Kinds(Observer):
@@ -98,8 +60,6 @@ class Kinds(Observer):
     filled: Tensor
     unsplit: Tensor
     remembered: Tensor
-    opinions: Tensor
-    in_favour: Tensor
 
     def __init__(self, memory: bool) -> None:
         super().__init__()
@@ -110,9 +70,7 @@ class Kinds(Observer):
         self.register_buffer("recent", torch.zeros(RECENT if memory else 0, FEATURES, dtype=torch.float64))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
         self.register_buffer("unsplit", torch.zeros((), dtype=torch.long))
-        for name in ("remembered", "opinions", "in_favour"):
-            self.register_buffer(name, torch.zeros(LIMIT, dtype=torch.float64))
-        self.asking = False
+        self.register_buffer("remembered", torch.zeros(LIMIT, dtype=torch.float64))
         self.batch: Plan | None = None
         self.present: Plan | None = None
 
@@ -131,13 +89,7 @@ class Kinds(Observer):
 
     def enter(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
         """Choose the plan of a pass from its images (a forward pre-hook of the network)."""
-        if self.asking:
-            return
         images = inputs[0]
-        self._choose_plan(images)
-        self.ask(model, images)
-
-    def _choose_plan(self, images: Tensor) -> None:
         batch = self.batch if self.images is not None or not self.managed else None
         if batch is not None and is_close(images, self.images):
             self.present = batch
@@ -165,71 +117,19 @@ class Kinds(Observer):
         self.recent[RECENT - len(known.recent) :] = known.recent.to(self.recent)
         batch = assignment.members.sum(dim=0)
         self.remembered.copy_((assignment.moves @ self.remembered.double()).clamp(max=ENOUGH) + batch)
-        for name in ("opinions", "in_favour"):  # of two kinds that are merged, those of the larger stay
-            getattr(self, name).mul_(assignment.moves.diagonal())
-        for name in ("remembered", "opinions", "in_favour"):
-            getattr(self, name).mul_(self.counts > 0)
-        plan.doubtful = self._doubtful(plan)
-        if plan.doubtful is None:
-            self._judge(plan)
+        self.remembered.mul_(self.counts > 0)
         return plan
-
-    def _doubtful(self, plan: Plan) -> Tensor | None:
-        """The images of kinds that may be content: few in the batch, not known long, and with a larger kind known."""
-        known = (plan.larger @ plan.remembered) >= FEW
-        doubted = plan.small() & known & (self.opinions[plan.kinds] < OPINIONS)
-        found = doubted[plan.members.argmax(dim=1)].nonzero().flatten()
-        found = found[plan.spectra[found].sum(dim=1).argsort()[:ASKED]]  # whatever the order of the batch
-        return found if len(found) else None
-
-    @torch.no_grad()
-    def ask(self, model: nn.Module, images: Tensor) -> None:
-        """Let the network answer the doubtful images with the statistics of their kind and of the larger kinds.
-
-        The statistics with which it is more certain, on average over the images of a kind so far, are those of the kind
-        from now on.
-        """
-        plan = self.present
-        if plan is None or plan.doubtful is None:
-            return
-        asked, plan.doubtful = plan.doubtful, None
-        self.present, self.asking = plan.to_ask(asked), True
-        try:
-            own, larger = entropy(logits_of(model(images[asked].repeat(2, *[1] * (images.ndim - 1)))).float()).chunk(2)
-        finally:
-            self.present, self.asking = plan, False
-        kinds = plan.kinds[plan.members[asked].argmax(dim=1)]
-        self.opinions.index_add_(0, kinds, torch.ones_like(own, dtype=self.opinions.dtype))
-        self.in_favour.index_add_(0, kinds, (larger - own).nan_to_num().to(self.in_favour))
-        self._judge(plan)
-
-    def _judge(self, plan: Plan) -> None:
-        """Give kinds the statistics for which the network's answers speak; without answers, those by their distance.
-
-        The trust that a kind deserves by its distance D from the larger kinds is 1 - (c / D^2)^2 with a constant c; it
-        counts as answers in favour of the kind of log(D^2 / c) / 4 together.
-        """
-        opinions, by_distance = self.opinions[plan.kinds], plan.mixing.diagonal()
-        prior = (1 - by_distance.double()).clamp(min=1e-6).log() / -8
-        in_favour = self.in_favour[plan.kinds] + BENEFIT * opinions + prior
-        small, own = plan.small(), torch.eye(len(plan.kinds)).to(plan.mixing)
-        plan.mixing = torch.where((small & (opinions >= SEVERAL) & (in_favour > 0))[:, None], own, plan.mixing)
-        plan.mixing = torch.where((small & (opinions > 0) & (in_favour <= 0))[:, None], plan.larger, plan.mixing)
-        plan.outliers = plan.outliers & (plan.mixing.diagonal()[plan.members.argmax(dim=1)] > 0.5)
 
     def _plan(self, found: Assignment, of: Tensor, *, learn: bool) -> Plan:
         moved = found.moves * self.remembered.double() if learn else torch.zeros_like(found.moves)
         remembered = moved.sum(dim=1)
         transfer = (moved / remembered.clamp(min=1e-9)[:, None]).float() if learn else None
         present = found.members.sum(dim=0) > 1e-3
-        needed = (found.mixing[present] > 1e-3) | (found.larger[present] > 1e-3)
-        kinds = (present | needed.any(dim=0)).nonzero().flatten()
-        members, mixing, larger = (
-            (each / each.sum(dim=1, keepdim=True).clamp(min=1e-9)).float()
-            for each in (found.members[:, kinds], found.mixing[kinds][:, kinds], found.larger[kinds][:, kinds])
-        )
+        kinds = (present | (found.mixing[present] > 1e-3).any(dim=0)).nonzero().flatten()
+        members, mixing = found.members[:, kinds], found.mixing[kinds][:, kinds]
+        members, mixing = (each / each.sum(dim=1, keepdim=True).clamp(min=1e-9) for each in (members, mixing))
         remembered = remembered[kinds].clamp(max=ENOUGH).float()
-        return Plan(members, mixing, kinds, remembered, transfer, of, found.outliers, larger)
+        return Plan(members.float(), mixing.float(), kinds, remembered, transfer, of, found.outliers)
 
     def of_images(self) -> list[int]:
         """Return the kind of each image of the last batch, as the number of its slot."""
@@ -258,4 +158,4 @@ def one_kind(images: Tensor) -> Plan:
     """Return the plan of a pass whose images are not known: all are of one kind."""
     ones = images.new_ones(len(images), 1)
     nothing = torch.zeros(1, dtype=torch.long, device=images.device)
-    return Plan(ones, ones[:1], nothing, ones[0] * 0, None, ones, ones[:, 0] == 0, ones[:1])
+    return Plan(ones, ones[:1], nothing, ones[0] * 0, None, ones, ones[:, 0] == 0)
