@@ -29,8 +29,8 @@ import torch
 from scipy.stats import spearmanr
 
 from midway.bench.entries import parse_entries
-from midway.comparison.pairwise import Predicted, evidence, family
-from midway.comparison.recommend import CANDIDATES, FEWEST_CHANGES, PREFERRED, collapsed, rank
+from midway.comparison.pairwise import Predicted, evidence, family, standard_error
+from midway.comparison.recommend import CANDIDATES, FEWEST_CHANGES, collapsed, rank
 from midway.comparison.run import SOURCE
 from midway.metrics import Answers, compute_scores
 from midway.metrics.label_free import shared_information
@@ -63,7 +63,11 @@ def further_scores(
 
 
 def scored(files: dict[str, dict[str, np.ndarray]], labels: Sequence[str]) -> tuple[dict[str, float], str, str]:
-    """Return the scores above the source, what ``midway.recommend`` recommends, and what without its preference."""
+    """Return the scores above the source, what is recommended, and what with a preference for clustered statistics.
+
+    The preference, which ``midway.recommend`` had at first: if the best differs from a method with clustered statistics
+    by less than the standard error, and the source is not that close, the latter is recommended.
+    """
     predicted, rejected, able = {}, [], []
     for label in labels:
         logits, mirrored = (torch.from_numpy(files[label][name]).float() for name in ("logits", "mirrored"))
@@ -73,9 +77,16 @@ def scored(files: dict[str, dict[str, np.ndarray]], labels: Sequence[str]) -> tu
         rejected += [label] if collapsed(own) else []
         able += [label] if own["changed"] >= FEWEST_CHANGES else []
     found = evidence(predicted, source.shape[1], rejected)
-    best = rank(found, rejected, [label for label in able if predicted[label].family == PREFERRED], able)[1]
-    plain = rank(found, rejected, (), able)[1]
-    return {label: (values - found[SOURCE]).mean().item() for label, values in found.items()}, best, plain
+    order, best = rank(found, rejected, able)
+    values = {label: (each - found[SOURCE]).mean().item() for label, each in found.items()}
+    clustered = [label for label in able if label not in rejected and predicted[label].family == "clustered"]
+    ties = [
+        label
+        for label in order
+        if label in clustered and values[label] > 0
+        if values[best] - values[label] < standard_error(found[best], found[label])
+    ]
+    return values, best, ties[0] if ties and best not in (SOURCE, *clustered) else best
 
 
 def stored(scenario: Path) -> dict[str, dict[str, np.ndarray]]:
@@ -90,7 +101,7 @@ def scores(folder: Path, path: Path) -> None:
     for scenario in sorted(folder.glob("*/*")):
         files = stored(scenario)
         logits = {label: torch.from_numpy(file["logits"]).float() for label, file in files.items()}
-        values, best, plain = scored(files, list(files))
+        values, best, preferring = scored(files, list(files))
         few = [entry.label for entry in parse_entries(f"{SOURCE},{CANDIDATES}") if entry.label in files]
         default = scored(files, few)[1]
         for label, file in files.items():
@@ -107,7 +118,7 @@ def scores(folder: Path, path: Path) -> None:
             row = {"part": scenario.parent.name, "scenario": scenario.name.replace("|", "/"), "candidate": label}
             row |= {"images": str(len(logits[label])), "accuracy": f"{accuracy:.3f}", "score": f"{values[label]:.4f}"}
             row |= {"recommended": str(int(label == best)), "recommended_default": str(int(label == default))}
-            row |= {"recommended_plain": str(int(label == plain))}
+            row |= {"recommended_preferring": str(int(label == preferring))}
             scores = compute_scores(answers) | further_scores(answers, others, shifted)
             rows.append(row | {name: "" if value is None else f"{value:.4f}" for name, value in scores.items()})
     with path.open("w", newline="", encoding="utf-8") as table:
@@ -137,9 +148,9 @@ def recommended_default(candidates: Candidates) -> str:
     return next(label for label, values in candidates.items() if values["recommended_default"])
 
 
-def recommended_plain(candidates: Candidates) -> str:
-    """Return the candidate that would be recommended without the preference for clustered statistics."""
-    return next(label for label, values in candidates.items() if values["recommended_plain"])
+def recommended_preferring(candidates: Candidates) -> str:
+    """Return the candidate that would be recommended with a preference for clustered statistics."""
+    return next(label for label, values in candidates.items() if values["recommended_preferring"])
 
 
 def former(candidates: Candidates) -> str:
@@ -228,11 +239,11 @@ def regret(table: Table) -> str:
 
 
 def totals(title: str, scenarios: Table) -> list[str]:
-    """Return lines with the regret over scenarios: of the rule, with fewer candidates, and of the former rule."""
+    """Return lines with the regret over scenarios: of the rule, with fewer candidates, and of other rules."""
     rules = {
         "all": (recommended, scenarios, "score"),
         "all, default candidates": (recommended_default, by_default(scenarios), "score"),
-        "all, no preference for clustered": (recommended_plain, scenarios, "score"),
+        "all, clustered preferred": (recommended_preferring, scenarios, "score"),
         "all, former rule": (former, scenarios, "mirror_information"),
     }
     lines = []
@@ -275,7 +286,7 @@ def kinds(table: Table) -> str:
 
 
 def subsets(folder: Path, draws: int = 40) -> str:
-    """Return a table of both rules for random sets of three or more candidates and the source, in every scenario."""
+    """Return a table of the rules for random sets of three or more candidates and the source, in every scenario."""
     generator = random.Random(0)
     table: Table = {}
     for scenario in sorted(folder.glob("*")):
@@ -290,10 +301,10 @@ def subsets(folder: Path, draws: int = 40) -> str:
         others = [label for label in files if label != SOURCE]
         for draw in range(draws):
             labels = [SOURCE, *generator.sample(others, generator.randint(3, len(others)))]
-            values, best, plain = scored(files, labels)
+            values, best, preferring = scored(files, labels)
             table[f"{draw}", scenario.name] = {
                 label: known[label]
-                | {"score": values[label], "recommended": label == best, "recommended_plain": label == plain}
+                | {"score": values[label], "recommended": label == best, "recommended_preferring": label == preferring}
                 for label in labels
             }
     lines = [
@@ -303,7 +314,7 @@ def subsets(folder: Path, draws: int = 40) -> str:
     for rule, choose, score in (
         ("former rule", former, "mirror_information"),
         ("`midway.recommend`", recommended, "score"),
-        ("no preference for clustered", recommended_plain, "score"),
+        ("clustered preferred", recommended_preferring, "score"),
     ):
         each = summary(table, choose)
         numbers = f"{each['mean']:.2f} | {each['largest']:.1f} | {each['worst']:+.1f}"

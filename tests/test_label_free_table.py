@@ -9,6 +9,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "docs" / "results" / "label_free.csv"
@@ -51,6 +53,34 @@ def test_the_former_rule_by_hand(script: ModuleType) -> None:
     assert script.former({"source": candidate(50, 0), "a": candidate(61), clustered: candidate(60)}) == clustered
     assert script.former({"source": candidate(50, 0), "a": candidate(63), clustered: candidate(60)}) == "a"
     assert script.former({"source": candidate(50, 0), "a": candidate(90, 1), "b": candidate(90, 9, 30)}) == "source"
+
+
+def test_the_preference_for_clustered_by_hand(script: ModuleType) -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(4, (400,), generator=generator)
+
+    def answers(wrong: int) -> dict[str, np.ndarray]:
+        """Logits with some answers at random, other ones for the mirrored images."""
+        guesses = torch.randint(4, (2, 400), generator=generator)
+        chosen = torch.randperm(400, generator=generator)[:wrong]
+        given = labels.repeat(2, 1)
+        given[:, chosen] = guesses[:, chosen]
+        logits, mirrored = nn.functional.one_hot(given, 4).float().numpy()
+        return {"logits": logits, "mirrored": mirrored}
+
+    source, better, near, far = answers(300), answers(50), answers(52), answers(90)
+    clustered = "bn(statistics='clustered')"
+
+    def chosen(**files: dict[str, np.ndarray]) -> tuple[str, str]:
+        given = {clustered if label == "clustered" else label: file for label, file in files.items()}
+        scores, best, preferring = script.scored({"source": source} | given, ["source", *given])
+        assert scores["source"] == 0
+        return best, preferring
+
+    assert chosen(bn=better, clustered=near) == ("bn", clustered)
+    assert chosen(bn=better, clustered=far) == ("bn", "bn")
+    assert chosen(bn=near, clustered=better) == (clustered, clustered)
+    assert chosen(bn=source, clustered=source) == ("source", "source")
 
 
 def test_scores_of_stored_answers(script: ModuleType, tmp_path: Path) -> None:

@@ -25,8 +25,6 @@ FEWEST_CHANGES = 2.0
 """Percentage of answers that a method must change to be recommended: it cannot be better by more."""
 FEWEST_CLASSES = 60.0
 """Classes used for the last images, in percent of the source's: a method with fewer has collapsed."""
-PREFERRED = "clustered"
-"""Statistics of the methods that are preferred among equals: those that ``midway.adapt`` uses by default."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +138,11 @@ def recommend(
     Every method adapts to the images from the source on, and answers every batch twice: as it is, and mirrored. Two
     methods are compared on the images to which they answer differently: the one whose answers to these are more stable
     if they are mirrored, and of more classes, gains. The score is the mean gain over all candidates
-    (``midway.comparison.pairwise``). Differences within the standard error do not count: the network then stays as it
-    is, or a method with clustered statistics is preferred. A method that uses far fewer classes than the source for the
-    last images has collapsed and is never recommended. ``docs/recommend.md`` says how far this can be trusted. Labels,
-    if there are any, are not used. Do not use it where mirroring changes the class (digits, text, left and right).
+    (``midway.comparison.pairwise``). The highest score wins, but if it is not above that of the source by more than the
+    standard error of the difference, the network stays as it is. A method that uses far fewer classes than the source
+    for the last images has collapsed and is never recommended. ``docs/recommend.md`` says how far this can be trusted.
+    Labels, if there are any, are not used. Do not use it where mirroring changes the class (digits, text, left and
+    right).
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
@@ -201,7 +200,7 @@ def recommend(
     }
     found = evidence(predicted, int(working[SOURCE].answers["classes"]), rejected)
     able = [label for label in found if comparison[label].metrics["changed"] >= FEWEST_CHANGES]
-    order, best = rank(found, rejected, [label for label in able if predicted[label].family == PREFERRED], able)
+    order, best = rank(found, rejected, able)
     order += [label for label in by_label if label not in working]
     candidates = {label: _candidate(entry, comparison, found) for label, entry in by_label.items()}
     if found[best].mean().item() < max(found[label].mean().item() for label in {*able, SOURCE} - rejected):
@@ -213,23 +212,19 @@ def recommend(
 def rank(
     found: Mapping[str, Tensor],
     collapsed: Collection[str] = (),
-    preferred: Collection[str] = (),
     able: Collection[str] | None = None,
 ) -> tuple[list[str], str]:
     """Return the labels of methods, the recommended first, and the one to use, from the evidence of each image.
 
-    The highest score wins, but a difference of less than its standard error does not count: the source is used if the
-    best is not better by more, or else the best of the preferred methods from which the best does not differ by more.
-    Methods that have collapsed are last. Only those that are ``able`` to be better, and the source, are recommended.
+    The highest score wins, but the source is used if the difference from it is less than its standard error. Methods
+    that have collapsed are last. Only those that are ``able`` to be better, and the source, are recommended.
     """
     scores = {label: values.mean().item() for label, values in found.items()}
     order = sorted(found, key=lambda label: (label in collapsed, -scores[label], label != SOURCE))
     usable = [label for label in order if label not in collapsed and (able is None or label in {*able, SOURCE})]
     best = usable[0]
-    ties = [each for each in usable if scores[best] - scores[each] < standard_error(found[best], found[each])]
-    if best != SOURCE:
-        above = [label for label in ties if label in preferred and scores[label] > scores[SOURCE]]
-        best = SOURCE if SOURCE in ties else best if best in preferred or not above else above[0]
+    if scores[best] - scores[SOURCE] < standard_error(found[best], found[SOURCE]):
+        best = SOURCE
     return [best, *(label for label in order if label != best)], best
 
 
