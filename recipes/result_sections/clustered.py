@@ -24,25 +24,31 @@ SECTIONS = (
         "The streams of the section on outliers, with and without clustered statistics. The corruptions were not"
         " used to choose the constants. Fifty outliers are few (one is two points); [clustered.md](clustered.md)"
         " has a thousand a pair.",
-        "OUTLIER VERDICT",
+        "Outliers rise above Source in five of the six pairs, in the mean by far. A lone elastic transform in fog"
+        " is not told apart by its spectrum and stays below Source. The rest of the streams loses a little, most"
+        " of all zoom blur.",
         beside="outlier",
-        rows=("source", "bn", "bn_clustered", "tent", "tent_clustered", "mita", "mita_clustered"),
+        rows=("source", "bn", "mita", "bn_clustered"),
         brief=True,
     ),
     Section(
         "mixture_clustered",
         "Clustered statistics: mixtures",
         "The streams of the section on mixtures, with and without clustered statistics.",
-        "MIXTURE VERDICT",
+        "All mixtures gain: in the mean they are within a point of the oracle, which knows the kinds"
+        " ([clustered.md](clustered.md)), and BN with clustered statistics is above every method of the section on"
+        " mixtures.",
         beside="mixture",
-        rows=("source", "bn", "bn_clustered", "tent", "tent_clustered", "mita", "mita_clustered"),
+        rows=("source", "bn", "mita", "bn_clustered", "mita_clustered"),
         brief=True,
     ),
     Section(
         "clustered_pure",
         "Clustered statistics: fifteen corruptions",
         "One corruption at a time, with and without clustered statistics; no weight is updated.",
-        "PURE VERDICT",
+        "Where all images are of one kind, clustered statistics cost about a quarter of a point in the mean, and"
+        " more than half a point on two corruptions: unusual content is taken for a kind of its own, and"
+        " normalised by itself it loses what tells its class.",
         beside="pure",
         rows=("source", "bn", "bn_clustered"),
         brief=True,
