@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -24,7 +25,7 @@ import midway
 PRIOR = 3
 
 
-class Normalise(nn.Module):
+class Normalise(nn.Module, ABC):
     """A BatchNorm layer with the statistics that ``_statistics`` gives each image; the source is a prior."""
 
     def __init__(self, layer: nn.BatchNorm2d) -> None:
@@ -32,8 +33,9 @@ class Normalise(nn.Module):
         self.layer, self.number = layer, 0
         self.mean = self.var = torch.zeros(())
 
+    @abstractmethod
     def _statistics(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor, int]:
-        raise NotImplementedError
+        """Return mean and variance for each image, and the number of images that they are of."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the images."""
