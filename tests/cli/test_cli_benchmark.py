@@ -29,6 +29,26 @@ def test_the_benchmark_runs_and_continues(tmp_path: Path) -> None:
     assert "14 cells are already finished" in again.output
 
 
+def test_a_precision_reaches_the_cells_and_the_title(tmp_path: Path) -> None:
+    options = ["--streams", "correlated", "--methods", "bn", "--images", "8", "--precision", "bf16"]
+    answer = runner.invoke(app, ["benchmark", *options, "--out", str(tmp_path)], env=WIDE)
+    assert answer.exit_code == 0, answer.output
+    assert [record.cell.precision for record in read_records(tmp_path)] == ["bf16", "bf16"]
+    assert "8 images a corruption, bf16" in (tmp_path / "table.md").read_text()
+
+
+def test_results_of_another_precision_do_not_enter_the_table(tmp_path: Path) -> None:
+    options = ["--streams", "correlated", "--methods", "bn", "--images", "8", "--out", str(tmp_path)]
+    for precision in ("float32", "bf16"):
+        answer = runner.invoke(app, ["benchmark", *options, "--precision", precision], env=WIDE)
+        assert answer.exit_code == 0, answer.output
+    records = {(r.cell.label, r.cell.precision): r.result for r in read_records(tmp_path) if r.result is not None}
+    assert len(records) == 4
+    rows = json.loads((tmp_path / "table.json").read_text())[0]["rows"]
+    shown = {row["label"]: row["values"][0]["mean"] for row in rows}
+    assert shown == {label: 100 - records[label, "bf16"].accuracy for label in ("source", "bn")}
+
+
 def test_a_budget_counts_the_length_of_streams(tmp_path: Path) -> None:
     options = ["--streams", "reset,mixed", "--methods", "bn", "--images", "60", "--batch-size", "20"]
     command = ["benchmark", *options, "--budget", "0.0001s", "--out", str(tmp_path)]

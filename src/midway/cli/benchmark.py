@@ -40,6 +40,7 @@ def benchmark(
     budget: Annotated[
         str, typer.Option(help="Time, such as 2h: fewer images before fewer rows, always with Source and MITA.")
     ] = "",
+    precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     jobs: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/benchmark"),
 ) -> None:
@@ -57,6 +58,7 @@ def benchmark(
         seeds=tuple(parse_integers("seeds", seeds)),
         batch_sizes=(batch_size,),
         images=images,
+        precision=precision,
     )
     engine = LocalEngine(jobs=jobs)
     check_device(benchmark_cells(grid, columns), engine)
@@ -73,6 +75,7 @@ def benchmark(
     if tally is None and not records:
         raise stopped()
     counted = f", {grid.images:,} images a corruption" if grid.images else ""
+    counted += ", bf16" if cells[0].precision == "bf16" else ""
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
     table = benchmark_table(frame(records), columns, title=f"Benchmark. {network} on {data}{counted}", notes=notes)
     print_table(console, table)
