@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from torch import Tensor
 
 import midway
 from midway.bench import Cell, Grid, Result, run_cell
+from midway.bench.benchmark import benchmark_entries
 from midway.bench.budget import CostEstimator
+from midway.bench.entries import Entry
 from midway.bench.resources import Picked, ResourceCache, arranged, load_network
 from midway.data import ImageSet
 from midway.methods import METHODS, About, Method
@@ -133,6 +136,13 @@ def test_bf16_computes_in_bf16_and_answers_in_float32() -> None:
     assert logits.dtype == torch.float32
     assert torch.equal(logits, expected)
     assert not torch.equal(logits, resources.network(full)(images))
+
+
+@pytest.mark.parametrize("entry", benchmark_entries(), ids=lambda entry: entry.label)
+def test_every_row_of_the_benchmark_runs_in_bf16(entry: Entry, resources: ResourceCache) -> None:
+    grid = Grid(methods=(entry,), images=4, batch_sizes=(2,), precision="bf16", device="cpu")
+    result = result_of(grid.cells()[0], resources)
+    assert math.isfinite(result.metrics["nll"])
 
 
 def test_stored_corruptions_are_read_not_made(tmp_path: Path) -> None:

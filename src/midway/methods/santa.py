@@ -166,7 +166,7 @@ class SANTA(Method):
         with torch.no_grad():
             anchor = self.anchor(images)
         near = self._nearest(features.detach().to(exact))
-        views = torch.stack([near.to(features), features, augmented[0]])
+        views = torch.stack([near.to(features), features, augmented[0]]).to(next(self.projector.parameters()))
         contrast = alignment(self.projector(views).to(exact), self.temperature)
         anchored = anchoring(logits.to(exact), augmented[1].to(exact), anchor.to(exact))
         self.record(anchoring=anchored.item(), contrast=contrast.item())
