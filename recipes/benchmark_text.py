@@ -24,8 +24,8 @@ only the text around the tables is written by hand. A run with more images into 
 Errors are means over the corruptions or pairs, in percent. Methods have their default settings, which
 [methods.md](methods.md) compares with the published ones; `tea` has one Langevin step, computed in the pass of the
 update (20, as published, cost nine times as much). EATA has no Fisher images and SANTA no source images. `note_star` is
-NOTE*, `lame_rbf` is LAME with its published affinity ([its page](methods/lame.md)). `bn_alpha` and `bn_unmix` are
-alpha-BN and UnMix-TNS, `..._mirror` averages over an image and its mirror image, `..._clustered` has
+NOTE*, `lame_rbf` is LAME with its published affinity ([its page](methods/lame.md)). `bn_alpha` is alpha-BN,
+`bn_unmix` and `bn_unmix_128` are UnMix-TNS with the components published for one domain at a time and for mixed ones, `..._mirror` averages over an image and its mirror image, `..._clustered` has
 [clustered statistics](clustered.md). MEMO, TTT and DDA adapt to single images at the cost of many passes for each, or
 need networks of their own: [results.md](results.md) has them.
 """

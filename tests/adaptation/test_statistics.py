@@ -57,7 +57,9 @@ def test_alpha_passes_no_gradient_through_the_statistics() -> None:
     torch.testing.assert_close(slope, expected)
 
 
-def unmixed(x: Tensor, means: Tensor, variances: Tensor, layer: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+def unmixed(
+    x: Tensor, means: Tensor, variances: Tensor, layer: nn.Module, full_batch: int = 64
+) -> tuple[Tensor, Tensor, Tensor]:
     """The formulas of the module's docstring image by image; also the components afterwards. All in float64."""
     answers, count = [], len(means)
     moved_mean, moved_var = torch.zeros_like(means), torch.zeros_like(variances)
@@ -74,7 +76,7 @@ def unmixed(x: Tensor, means: Tensor, variances: Tensor, layer: nn.Module) -> tu
         for k in range(count):
             moved_mean[k] += pi[k] * (m - means[k]) / len(x)
             moved_var[k] += pi[k] * (v - variances[k]) / len(x)
-    step = 1 - 0.9 ** (len(x) / 64)
+    step = 1 - 0.9 ** (len(x) / full_batch)
     return torch.stack(answers), means + step * moved_mean, variances + step * moved_var
 
 
@@ -89,6 +91,15 @@ def test_unmix_is_its_definition_batch_after_batch(components: int) -> None:
         torch.testing.assert_close(layer(x).double(), expected, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(layer.component_mean.double(), means, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(layer.component_var.double(), variances, rtol=1e-5, atol=1e-5)
+
+
+def test_unmix_moves_faster_on_images_of_imagenets_size_as_published() -> None:
+    source, x = batch_norm(), torch.rand(2, 3, 128, 130, generator=torch.Generator().manual_seed(0))
+    layer = unmix_statistics(source, 2)
+    _, means, variances = unmixed(x, layer.component_mean.double(), layer.component_var.double(), source, full_batch=16)
+    layer(x)
+    torch.testing.assert_close(layer.component_mean.double(), means, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(layer.component_var.double(), variances, rtol=1e-5, atol=1e-5)
 
 
 def test_unmix_starts_with_the_moments_of_the_source() -> None:

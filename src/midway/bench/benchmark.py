@@ -31,6 +31,7 @@ VARIANTS = (
     'note(batch_statistics=True, sampling="recent", lr=0.001, label="note_star")'
     ', lame(preset="published", label="lame_rbf")'
     ', bn(statistics="alpha", label="bn_alpha"), bn(statistics="unmix", label="bn_unmix")'
+    ', bn(statistics="unmix-128", label="bn_unmix_128")'
     ', bn(views="mirror", label="bn_mirror"), tent(views="mirror", label="tent_mirror")'
     ', bn(statistics="clustered", label="bn_clustered"), tent(statistics="clustered", label="tent_clustered")'
     ', mita(statistics="clustered", label="mita_clustered")'
