@@ -17,7 +17,8 @@ would take over the tails of all others.
 Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
 is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
 (D^2 / median))^2 and those of the larger kind the rest. A kind that is not rare is trusted by s - 4 - 200 / n instead,
-if that is more.
+if that is more. What counts is how rare it is among the images whose statistics it would have otherwise: next to a rare
+kind that is not trusted, it is as rare as next to the large kind that this one is normalised with.
 
 The counts of a kind decay slowly, by half in 7,000 images, and a kind without images is forgotten.
 """
@@ -293,12 +294,13 @@ class _Fit:
             if larger.any():
                 nearest = int(distances[k].masked_fill(~larger, torch.inf).argmin())
                 distance = float(distances[k, nearest] - self.median / counts[k].clamp(min=1))
-                p = float(counts[k] / (counts[k] + counts[nearest]))
                 trust[k] = 1 - min(1.0, (1.5 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
+                of_larger = (self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing)[0]
+                # Among larger kinds that are not trusted, it is as rare as among those whose statistics they have.
+                p = float(counts[k] / (counts[k] + of_larger @ counts))
                 if p > 2 * RARE:
                     trust[k] = max(float(trust[k]), min(1.0, distance * p * (1 - p) - threshold(self.distinct)))
-                of_larger = self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing
-                mixing[k] = torch.lerp(of_larger[0], mixing[k], trust[k])
+                mixing[k] = torch.lerp(of_larger, mixing[k], trust[k])
             larger[k] = True
         return mixing, trust
 
