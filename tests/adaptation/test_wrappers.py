@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.wrappers.guarded import _Summary
 from midway.bench.entries import parse_entries
 from midway.methods import About, Method
 from midway.testing import CONTRACT, Factory, batches, tiny_network
@@ -159,6 +160,11 @@ class Script(Method):
             return certain / 20
         if kind == "certain":
             return certain.scatter(1, torch.arange(len(logits)).remainder(4)[:, None], 0.0)
+        if kind == "one answer less":  # one image of the rarest class that is named gets the most common one
+            named, counts = logits.argmax(dim=1).unique(return_counts=True)
+            changed = logits.clone()
+            changed[logits.argmax(dim=1) == named[counts.argmin()], named[counts.argmax()]] += 60.0
+            return changed
         return {"well": logits, "nan": logits * float("nan"), "uniform": 0.01 * logits}[kind]
 
 
@@ -189,6 +195,18 @@ def test_each_sign_of_a_collapse_rolls_back(kind: str, reason: str, sharp_networ
     assert weights == [1, 2, 1]  # 1 had answered the second batch well; what came after it never proved itself
     assert guarded.diagnostics == {"rollbacks": 1, f"rollbacks_{reason}": 1}
     guarded.reset()
+    assert guarded.diagnostics == {}
+
+
+def test_states_that_name_nearly_the_same_classes_on_both_sides_of_the_limit_are_no_collapse(
+    sharp_network: Callable[..., nn.Module],
+) -> None:
+    network, images = sharp_network(100, norm="group"), batches(1, size=48)[0]
+    limit = _Summary.of(midway.Source(network)(images)).diversity
+    guarded = midway.Guarded(Script(network, script=("well", "one answer less")), min_diversity=limit)
+    guarded(images)
+    answer = guarded(images)
+    assert _Summary.of(answer).diversity < limit
     assert guarded.diagnostics == {}
 
 

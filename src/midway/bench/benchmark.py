@@ -33,8 +33,9 @@ VARIANTS = (
     ', bn(statistics="alpha", label="bn_alpha"), bn(statistics="unmix", label="bn_unmix")'
     ', bn(statistics="unmix-128", label="bn_unmix_128")'
     ', bn(views="mirror", label="bn_mirror"), tent(views="mirror", label="tent_mirror")'
-    ', bn(statistics="clustered", label="bn_clustered"), tent(statistics="clustered", label="tent_clustered")'
-    ', mita(statistics="clustered", label="mita_clustered")'
+    + "".join(f', {name}(statistics="clustered", label="{name}_clustered")' for name in ("bn", "tent", "eata", "shot"))
+    + ', sar(statistics="clustered", label="sar_clustered"), mita(statistics="clustered", label="mita_clustered")'
+    ', tea(langevin_steps=1, shared_pass=True, statistics="clustered", label="tea_clustered")'
 )
 """Rows besides the methods."""
 

@@ -21,9 +21,9 @@ class Guarded(Wrapper):
 
     Predictions are suspicious if they are not finite, if they name too few classes, or if their mean entropy is close
     to 0 or to its maximum. A batch may have such predictions for a good reason (all its images are of one class), so
-    the last good state predicts a suspicious batch too: it is a collapse only if that state's predictions are not
-    suspicious, or name other classes. The good state is then restored, and its network predicts the batch without
-    adapting to it. ``diagnostics`` counts ``rollbacks`` and their reasons.
+    the last good state predicts a suspicious batch too: few classes are a collapse only if that state names other
+    ones, and an extreme entropy only if that state's is not extreme. The good state is then restored, and its network
+    predicts the batch without adapting to it. ``diagnostics`` counts ``rollbacks`` and their reasons.
 
     A state is good once it has predicted a batch without suspicion; the source is good at the start. A suspicious batch
     costs one more forward pass.
@@ -90,7 +90,9 @@ class Guarded(Wrapper):
     def _collapse(self, suspicions: list[str], now: _Summary, good: _Summary) -> list[str]:
         """Return the signs that the last good state does not show on the same images."""
         difference = 0.5 * (now.histogram - good.histogram).abs().sum().item()
-        shared = [sign for sign in self._suspicions(good) if sign != "few_classes" or difference <= SAME_CLASSES]
+        # Histograms are compared, not diversities: those of two similar states may lie on both sides of the limit.
+        shared = ["few_classes"] * (difference <= SAME_CLASSES)
+        shared += [sign for sign in self._suspicions(good) if sign != "few_classes"]
         return [sign for sign in suspicions if sign not in shared]
 
 
