@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 from typing import Any
 
 import pytest
@@ -210,6 +211,47 @@ def test_the_memory_balances_classes_of_a_stream_in_runs() -> None:
     assert sorted(memory.classes) == [0] * 4 + [1] * 4 + [2] * 4
     assert [int(image) for image in memory.images] == memory.classes
     assert memory.seen == {0: 100, 1: 50, 2: 4}
+
+
+def test_the_memory_agrees_with_a_naive_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules of PBRS on lists by class, with the same random choices: (largest class,) image, and whether at all."""
+    memory = ReservoirMemory(9, Randomness(0))
+    chance = random.Random(1)
+    choices: list[float] = []
+
+    def drawn() -> float:
+        choices.append(chance.random())
+        return choices[-1]
+
+    monkeypatch.setattr(memory, "_draw", lambda count: int(drawn() * count))
+    monkeypatch.setattr(memory, "_uniform", drawn)
+    stored: dict[int, list[int]] = {label: [] for label in range(4)}
+    seen = dict.fromkeys(stored, 0)
+    refused = 0
+    for number in range(300):
+        label = min(int(random.Random(number).expovariate(1.2)), 3)  # some classes are frequent
+        choices.clear()
+        memory.add(torch.tensor(number), label)
+        seen[label] += 1
+        most = max(map(len, stored.values()))
+        if sum(map(len, stored.values())) < 9:
+            stored[label].append(number)
+        elif len(stored[label]) < most:
+            largest = [k for k in sorted(stored) if len(stored[k]) == most]
+            loser = largest[int(choices[0] * len(largest))]
+            del stored[loser][int(choices[1] * most)]
+            stored[label].append(number)
+        elif choices[0] <= most / seen[label]:
+            del stored[label][int(choices[1] * most)]
+            stored[label].append(number)
+        else:
+            refused += 1
+        pairs = zip(memory.classes, memory.images, strict=True)
+        assert sorted((k, int(image)) for k, image in pairs) == [
+            (k, n) for k in sorted(stored) for n in sorted(stored[k])
+        ]
+    assert memory.seen == seen
+    assert 0 < refused < 291
 
 
 def test_a_class_is_a_reservoir_in_time() -> None:

@@ -41,7 +41,8 @@ class DDA(Method):
     An image is mixed with noise, and a noise-predicting network that was trained on the source data removes the noise
     step by step; a gradient keeps the coarse structures of the image. The prediction is the mean of the probabilities
     of the image as given and as adapted: the more confident of the two decides. The network is in evaluation mode, with
-    the source's statistics. Images are independent, so predictions do not depend on how a stream is split into batches.
+    the source's statistics. Images are independent, so predictions do not depend on how a stream is split into batches;
+    the published code takes the norm in the guidance over four images, this one each image's own.
 
     Paper: Gao et al., CVPR 2023.
 
@@ -66,9 +67,6 @@ class DDA(Method):
 
     Attributes:
         adapted_images: The last batch, adapted, in [0, 1]; None before the first.
-
-    The published code takes the norm in the guidance over a batch of 4 images, so its pull on an image depends on the
-    others; this one takes each image's own.
 
     Example:
         >>> import midway, torch
@@ -100,7 +98,6 @@ class DDA(Method):
         factor=Choice(2, 4, 8),
         ensemble=Choice("probabilities", "logits"),
     )
-
     published = {"respacing": 100, "steps": 50, "scale": 6.0}  # noqa: RUF012
 
     def __init__(
