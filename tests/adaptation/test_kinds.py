@@ -234,3 +234,17 @@ def test_real_corruptions_are_told_apart_and_a_pure_batch_is_not() -> None:
     for pure in (noisy, blurred):
         weights = (found := assign(KnownKinds.none(), described(pure))[0]).members @ found.mixing
         assert (weights @ weights.T).mean() > 0.9
+
+
+def test_a_rare_kind_beside_one_that_is_not_trusted_is_not_trusted_either() -> None:
+    fit = _Fit(KnownKinds.none(), gaussian(1000))
+    fit.counts[:3] = torch.tensor([1000.0, 30.0, 20.0], dtype=torch.float64)
+    fit.covariances[:3] = fit.covariance
+    fit.centres[1], fit.centres[2] = fit.centres[0].clone(), fit.centres[0].clone()
+    fit.centres[1:3, 0] += 6.0  # D^2 of about 33, too near for a rare kind
+    fit.centres[2, 1] += 6.0
+    mixing, trust = fit._mixing(fit.counts)
+    assert trust[1] == trust[2] == 0
+    assert mixing[2, 0] > 0.99
+    fit.counts[:3] = torch.tensor([400.0, 300.0, 200.0], dtype=torch.float64)  # three parts of a mixture
+    assert fit._mixing(fit.counts)[1][1:3].tolist() == [1, 1]
