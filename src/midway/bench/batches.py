@@ -152,7 +152,10 @@ def _fields(item: Any) -> tuple[Any, Any]:
     if isinstance(item, Mapping):
         images = next((item[key] for key in IMAGE_KEYS if key in item), None)
         if images is None:
-            raise TypeError(f"a batch has the keys {', '.join(map(str, item))}, none of which is {IMAGE_KEYS[0]}.")
+            raise TypeError(
+                f"a batch has the keys {', '.join(map(str, item))}, none of which is known to be that of the images: "
+                f"call it one of {', '.join(IMAGE_KEYS)}."
+            )
         return images, next((item[key] for key in LABEL_KEYS if key in item), None)
     if isinstance(item, tuple | list) and len(item) and (_is_array(item[0]) or isinstance(item[0], Image.Image | list)):
         others = [each for each in item[1:] if _is_array(each) or _is_labels(each) or isinstance(each, int)]
@@ -174,10 +177,17 @@ def _is_labels(value: Any) -> bool:
 
 
 def _is_single(images: Any, labels: Any) -> bool:
-    """Return whether an item is one image: a picture, or an array of three dimensions without a list of labels."""
+    """Return whether an item is one image: a picture, or an array of three dimensions without a list of labels.
+
+    Without a label an array of three dimensions may also be a batch of signals (N, C, L): images have 1 or 3 channels.
+    """
     if isinstance(images, Image.Image):
         return True
-    return _is_array(images) and images.ndim in (2, 3) and (labels is None or np.ndim(labels) == 0)
+    if not _is_array(images) or images.ndim not in (2, 3):
+        return False
+    if labels is None:
+        return images.ndim == 2 or images.shape[0] in (1, 3) or images.shape[-1] in (1, 3)
+    return np.ndim(labels) == 0
 
 
 def _in_batches(items: Iterator[tuple[Any, Any]], size: int | None) -> Iterator[tuple[Tensor, Any]]:
