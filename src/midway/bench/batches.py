@@ -94,6 +94,7 @@ def as_stream(
     Images that are sorted by class are shuffled by the seed.
     """
     logits = None
+    name = f"folder {data}" if isinstance(data, str | Path) and Path(data).is_dir() else None
     if isinstance(data, str | Path):
         check_folder(data)
         named = isinstance(data, str) and data in names() and not Path(data).is_dir()
@@ -105,6 +106,7 @@ def as_stream(
         side = min(data.images.shape[1:3])
         size = batch_size or (LARGE_BATCH if side >= LARGE_SIDE else SMALL_BATCH)
         data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=size)
+        data.name = name or data.name  # what messages call it; pure:clean is unknown to who gave a folder
     stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
     return stream if images is None else FirstImages(stream, images), logits
 

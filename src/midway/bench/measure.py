@@ -108,9 +108,9 @@ def _check_labels(stream: AnyStream, labels: Tensor, classes: int) -> None:
         )
     if stream.folder_classes is not None and stream.folder_classes < classes:
         raise ValueError(
-            f"the data have {stream.folder_classes} class folders and the network {classes} logits, so it is unknown "
-            "which logit each class is: give classes= (--classes), the names of all classes in the order of logits, "
-            f"the index of each folder's class, a file with them, or one of {', '.join(class_lists())}."
+            f"{stream.name} has {stream.folder_classes} class folders and the network {classes} logits, so it is "
+            "unknown which logit each class is: give classes=, the names of all classes in the order of logits, the "
+            f"index of each folder's class, a file with them, or one of {', '.join(class_lists())}."
         )
 
 
