@@ -9,6 +9,7 @@ typer or jinja2 among the imported modules.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from statistics import median
@@ -31,7 +32,8 @@ print(time.perf_counter() - started, time.process_time() - used, *sorted(loaded)
 def seconds(module: str) -> tuple[float, float, set[str]]:
     """Import a module in a fresh process after torch; return seconds, processor seconds and the packages loaded."""
     command = [sys.executable, "-c", TIMED.format(module=module)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # as installed
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=compiled).stdout.split()
     return float(output[0]), float(output[1]), set(output[2:])
 
 

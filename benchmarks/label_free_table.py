@@ -96,8 +96,8 @@ def stored(scenario: Path) -> dict[str, dict[str, np.ndarray]]:
 
 
 def scores(folder: Path, path: Path) -> None:
-    """Write one row per scenario and candidate."""
-    rows = []
+    """Write one row per scenario and candidate; scenarios of which the folder has no answers keep their rows."""
+    rows: list[dict[str, str]] = []
     for scenario in sorted(folder.glob("*/*")):
         files = stored(scenario)
         logits = {label: torch.from_numpy(file["logits"]).float() for label, file in files.items()}
@@ -121,6 +121,11 @@ def scores(folder: Path, path: Path) -> None:
             row |= {"recommended_preferring": str(int(label == preferring))}
             scores = compute_scores(answers) | further_scores(answers, others, shifted)
             rows.append(row | {name: "" if value is None else f"{value:.4f}" for name, value in scores.items()})
+    if path.exists():
+        computed = {(row["part"], row["scenario"]) for row in rows}
+        with path.open(encoding="utf-8") as table:
+            rows += [row for row in csv.DictReader(table) if (row["part"], row["scenario"]) not in computed]
+    rows.sort(key=lambda row: (row["part"], row["scenario"]))
     with path.open("w", newline="", encoding="utf-8") as table:
         writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -138,19 +143,14 @@ def read(path: Path) -> Table:
     return table
 
 
-def recommended(candidates: Candidates) -> str:
-    """Return the candidate that ``midway.recommend`` recommends among all."""
-    return next(label for label, values in candidates.items() if values["recommended"])
+def marked(column: str) -> Callable[[Candidates], str]:
+    """Return a rule that takes the candidate which ``scores`` marked in a column."""
+    return lambda candidates: next(label for label, values in candidates.items() if values[column])
 
 
-def recommended_default(candidates: Candidates) -> str:
-    """Return the candidate that ``midway.recommend`` recommends among those that it has by default."""
-    return next(label for label, values in candidates.items() if values["recommended_default"])
-
-
-def recommended_preferring(candidates: Candidates) -> str:
-    """Return the candidate that would be recommended with a preference for clustered statistics."""
-    return next(label for label, values in candidates.items() if values["recommended_preferring"])
+recommended = marked("recommended")  # by midway.recommend among all candidates
+recommended_default = marked("recommended_default")  # among those that it has by default
+recommended_preferring = marked("recommended_preferring")  # with a preference for clustered statistics
 
 
 def former(candidates: Candidates) -> str:

@@ -186,7 +186,12 @@ def api_page(name: str) -> str:
         links = ", ".join(f"[{find(each).__name__}](../methods/{each}.md)" for each in names())
         lines += [f"The methods have pages of their own: {links}.", ""]
     for member in public_names(module):
-        lines += [f"::: {name}.{member}", "    options:", f"      heading: {name}.{member}", ""]
+        target = f"{name}.{member}"
+        defined_in = getattr(module, member).__module__
+        if defined_in.rpartition(".")[2] == member:  # mkdocstrings would take the module of this name
+            lines += [f"[](){{#{target}}}", ""]
+            target = f"{defined_in}.{member}"
+        lines += [f"::: {target}", "    options:", f"      heading: {name}.{member}", ""]
     return "\n".join(lines)
 
 

@@ -100,3 +100,22 @@ def test_scores_of_stored_answers(script: ModuleType, tmp_path: Path) -> None:
     certain = 1 / (1 + math.exp(-4))
     assert source["confidence"] == pytest.approx(100 * certain, abs=1e-3)
     assert source["energy"] == pytest.approx(-math.log(1 + math.exp(4)), abs=1e-3)
+
+
+def test_scenarios_without_stored_answers_keep_their_rows(script: ModuleType, tmp_path: Path) -> None:
+    logits = np.array([[4.0, 0.0], [0.0, 4.0]], dtype=np.float16)
+
+    def store(part: str, labels: list[int]) -> Path:
+        folder = tmp_path / part / part / "pure:fog"
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {"logits": logits, "mirrored": logits, "labels": np.array(labels, dtype=np.int16)}
+        for label in ("source", "bn"):
+            np.savez(folder / f"{label}.npz", sizes=[2], seconds=np.array(2.0), **arrays)
+        return tmp_path / part
+
+    path = tmp_path / "scores.csv"
+    script.scores(store("test", [0, 1]), path)
+    script.scores(store("pacs", [1, 1]), path)
+    script.scores(store("pacs", [1, 0]), path)
+    accuracies = {part: candidates["source"]["accuracy"] for (part, _), candidates in script.read(path).items()}
+    assert accuracies == {"pacs": 0, "test": 100}

@@ -87,4 +87,6 @@ def test_the_site_builds_strictly_and_its_links_lead_somewhere(tmp_path: Path) -
     assert "arithmatex" not in page
     reference = (site / "api/midway.html").read_text()
     assert 'id="midway.adapt"' in reference
+    for path in (site / "api").glob("*.html"):
+        assert "doc-symbol-module" not in path.read_text(), path.stem  # functions and classes alone
     assert "<blockquote>" not in reference  # what >>> becomes outside of the section of examples

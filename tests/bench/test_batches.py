@@ -113,7 +113,7 @@ def test_endless_sources_are_cut_without_waiting_for_more() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([{"path": "a.png"}], "a batch has the keys path, none of which is image"),
+        ([{"path": "a.png"}], r"a batch has the keys path, none of which .* call it one of image, images"),
         ([3], "the stream must give batches of images, got int"),
         ([(IMAGES, LABELS + 0.5)], "labels must be integers"),
         ([(IMAGES, LABELS), (IMAGES, None)], "batches with labels and batches without"),
@@ -136,6 +136,16 @@ def test_signals_in_batches() -> None:
     network = torch.nn.Sequential(*layers)
     assert midway.evaluate(midway.Tent(network), [(torch.randn(6, 2, 50), torch.zeros(6))]).images == 6
     assert midway.evaluate(network, (torch.randn(6, 2, 50), torch.zeros(6))).images == 6
+
+
+def test_signals_without_labels() -> None:
+    layers = [torch.nn.Conv1d(2, 4, 3), torch.nn.BatchNorm1d(4), torch.nn.AdaptiveAvgPool1d(1), torch.nn.Flatten()]
+    network, signals = torch.nn.Sequential(*layers), torch.randn(6, 2, 50)
+    for data in (signals, signals.numpy(), [signals, signals[:3]], DataLoader(TensorDataset(signals), batch_size=4)):
+        result = midway.compare(network, data, "bn", batch_size=4, progress=False)
+        assert (result.labelled, result["bn"].images) == (False, 9 if isinstance(data, list) else 6)
+    with pytest.raises(ValueError, match="these inputs are no images"):
+        midway.recommend(network, signals, "bn", progress=False)
 
 
 def test_hugging_face_data_sets() -> None:

@@ -94,6 +94,7 @@ def as_stream(
     Images that are sorted by class are shuffled by the seed.
     """
     logits = None
+    name = f"folder {data}" if isinstance(data, str | Path) and Path(data).is_dir() else None
     if isinstance(data, str | Path):
         check_folder(data)
         named = isinstance(data, str) and data in names() and not Path(data).is_dir()
@@ -105,6 +106,7 @@ def as_stream(
         side = min(data.images.shape[1:3])
         size = batch_size or (LARGE_BATCH if side >= LARGE_SIDE else SMALL_BATCH)
         data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=size)
+        data.name = name or data.name  # what messages call it; pure:clean is unknown to who gave a folder
     stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
     return stream if images is None else FirstImages(stream, images), logits
 
@@ -152,7 +154,10 @@ def _fields(item: Any) -> tuple[Any, Any]:
     if isinstance(item, Mapping):
         images = next((item[key] for key in IMAGE_KEYS if key in item), None)
         if images is None:
-            raise TypeError(f"a batch has the keys {', '.join(map(str, item))}, none of which is {IMAGE_KEYS[0]}.")
+            raise TypeError(
+                f"a batch has the keys {', '.join(map(str, item))}, none of which is known to be that of the images: "
+                f"call it one of {', '.join(IMAGE_KEYS)}."
+            )
         return images, next((item[key] for key in LABEL_KEYS if key in item), None)
     if isinstance(item, tuple | list) and len(item) and (_is_array(item[0]) or isinstance(item[0], Image.Image | list)):
         others = [each for each in item[1:] if _is_array(each) or _is_labels(each) or isinstance(each, int)]
@@ -174,10 +179,17 @@ def _is_labels(value: Any) -> bool:
 
 
 def _is_single(images: Any, labels: Any) -> bool:
-    """Return whether an item is one image: a picture, or an array of three dimensions without a list of labels."""
+    """Return whether an item is one image: a picture, or an array of three dimensions without a list of labels.
+
+    Without a label an array of three dimensions may also be a batch of signals (N, C, L): images have 1 or 3 channels.
+    """
     if isinstance(images, Image.Image):
         return True
-    return _is_array(images) and images.ndim in (2, 3) and (labels is None or np.ndim(labels) == 0)
+    if not _is_array(images) or images.ndim not in (2, 3):
+        return False
+    if labels is None:
+        return images.ndim == 2 or images.shape[0] in (1, 3) or images.shape[-1] in (1, 3)
+    return np.ndim(labels) == 0
 
 
 def _in_batches(items: Iterator[tuple[Any, Any]], size: int | None) -> Iterator[tuple[Tensor, Any]]:
