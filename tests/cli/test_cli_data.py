@@ -33,7 +33,8 @@ def test_make_then_list_then_read(home: Path) -> None:
     np.testing.assert_array_equal(loaded.images[:], data.corrupt(images, "pixelate", severity=4))
     listed = run.invoke(app, ["ls", "--check"])
     assert listed.exit_code == 0
-    lines = listed.stdout.splitlines()
+    where, *lines = listed.stdout.splitlines()
+    assert where == f"Data sets in {home}, a folder each:"
     rows = [line.split() for line in lines if not line.startswith("  ")]
     remedies = dict(line.strip().split(": ", 1) for line in lines if line.startswith("  "))
     assert remedies["imagenet-v2"].startswith("get the matched-frequency set from github.com/modestyachts/ImageNetV2")

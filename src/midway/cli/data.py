@@ -42,24 +42,26 @@ def list_(
     check: Annotated[bool, typer.Option("--check", help="Compute all checksums again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the data sets on this machine with size, verification and folder, and the others by name."""
+    """List the data sets on this machine with size and verification, and say where the others belong."""
     records = data.inventory(home, deep=check)
     if as_json:
         print_json([asdict(record) for record in records])
         return
+    folder = data.data_home() if home is None else home
+    terminal().print(f"Data sets in {folder}, a folder each:", soft_wrap=True, highlight=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("data set", "size", "verified", "note", "folder"):
+    for column in ("data set", "size", "verified", "note"):
         table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
     for record in records:
         verified = "[green]yes[/]" if record.verified else "[yellow]no[/]"
-        table.add_row(record.name, decimal(record.bytes), verified, record.note, str(record.path))
+        table.add_row(record.name, decimal(record.bytes), verified, record.note)
     terminal().print(table)
     absent = {name: REGISTRY[name] for name in data.names() if name not in {record.name for record in records}}
     terminal().print(
         f"Not on this machine: {', '.join(name for name, entry in absent.items() if not entry.needs_root)}. "
         f"`midway data fetch` downloads {' and '.join(name for name, entry in REGISTRY.items() if entry.archive)}, "
         "`midway data make` writes corrupted sets; for the others, "
-        f"put the files into {data.data_home() if home is None else home} under these names.",
+        f"put the files into {folder} under these names.",
         soft_wrap=True,
         highlight=False,
     )
