@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import unicodedata
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -85,12 +86,11 @@ def remove(path: Path) -> None:
 
 
 def printable(text: str) -> bool:
-    """Tell whether a text can be written to a file: not if the command line had bytes that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    """Tell whether a text can be a line of a file or a terminal.
+
+    Not if it has control characters, or if the command line had bytes that are not UTF-8.
+    """
+    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
 
 
 def read_text(path: Path) -> str:
