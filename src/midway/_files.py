@@ -23,7 +23,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
-        with naming(path):
+        with naming(path, instead_of=partial):
             with partial.open("xb") as file:
                 file.write(data)
                 file.flush()
@@ -36,12 +36,15 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add the name of a file to errors of the operating system that lack it: a full disk while writing, for example."""
+def naming(path: Path, instead_of: Path | None = None) -> Iterator[None]:
+    """Add the name of a file to errors of the operating system that lack it: a full disk while writing, for example.
+
+    ``instead_of`` is a temporary file, whose name tells a user nothing.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename is None:
+        if error.errno is not None and error.filename in (None, str(instead_of)):
             error.filename = str(path)
         raise
 
