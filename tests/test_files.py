@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from midway._files import (
     reserve,
     write_atomically,
 )
+from midway.cli import _sentence
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +33,18 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         write_atomically(path, b"new")
     assert [each.name for each in path.parent.iterdir()] == ["a.txt"]
     assert path.read_text() == "abc"
+
+
+def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(path: Path, mode: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(OSError, match=r"Read-only file system: '.*/report\.html'$") as refused:
+        write_atomically(tmp_path / "report.html", "page")
+    assert _sentence(refused.value) == (
+        f"{tmp_path / 'report.html'}: Read-only file system: change its permissions, or choose another."
+    )
 
 
 def test_a_folder_is_reserved_until_the_lock_is_closed(tmp_path: Path) -> None:

@@ -40,16 +40,25 @@ class Fatal(Task):
 
 @dataclass(frozen=True)
 class Wrong(Task):
-    unpicklable: bool = False
+    kind: str = "plain"
 
     def run(self, memory: dict[str, Any], tell: Tell) -> None:
-        if self.unpicklable:
+        if self.kind == "unpicklable":
             raise UnpicklableError(lambda: None)
+        if self.kind == "of two arguments":
+            raise OfTwoArgumentsError("lr", "must be positive")
         raise ValueError("lr must be positive")
 
 
 class UnpicklableError(Exception):
     """Holds a function."""
+
+
+class OfTwoArgumentsError(ValueError):
+    """Can be pickled, but not be created again from its message."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name} {reason}")
 
 
 @dataclass(frozen=True)
@@ -106,11 +115,17 @@ def test_a_worker_that_dies_costs_its_task_and_is_replaced() -> None:
     assert killed.seconds > 0
 
 
-@pytest.mark.parametrize("unpicklable", [False, True])
-def test_an_exception_of_a_task_is_raised(unpicklable: bool) -> None:
-    expected = (RuntimeError, "UnpicklableError: ") if unpicklable else (ValueError, "lr must be positive")
-    with pytest.raises(expected[0], match=expected[1]):
-        list(run_in_workers([Wrong(unpicklable), Square(2)], jobs=2))
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        ("plain", ValueError, "^lr must be positive"),
+        ("unpicklable", RuntimeError, "^UnpicklableError: "),
+        ("of two arguments", ValueError, "^lr must be positive"),
+    ],
+)
+def test_an_exception_of_a_task_is_raised(kind: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        list(run_in_workers([Wrong(kind), Square(2)], jobs=2))
     assert not multiprocessing.active_children()
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import unicodedata
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
-        with naming(path):
+        with naming(path, instead_of=partial):
             with partial.open("xb") as file:
                 file.write(data)
                 file.flush()
@@ -35,12 +36,15 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add the name of a file to errors of the operating system that lack it: a full disk while writing, for example."""
+def naming(path: Path, instead_of: Path | None = None) -> Iterator[None]:
+    """Add the name of a file to errors of the operating system that lack it: a full disk while writing, for example.
+
+    ``instead_of`` is a temporary file, whose name tells a user nothing.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename is None:
+        if error.errno is not None and error.filename in (None, str(instead_of)):
             error.filename = str(path)
         raise
 
@@ -85,12 +89,11 @@ def remove(path: Path) -> None:
 
 
 def printable(text: str) -> bool:
-    """Tell whether a text can be written to a file: not if the command line had bytes that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    """Tell whether a text can be a line of a file or a terminal.
+
+    Not if it has control characters, or if the command line had bytes that are not UTF-8.
+    """
+    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
 
 
 def read_text(path: Path) -> str:

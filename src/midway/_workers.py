@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -277,13 +278,25 @@ def _serve(connection: Connection) -> None:
                 break
             except Exception as error:
                 error.add_note(traceback.format_exc())
-                try:
-                    connection.send(("error", error))
-                except (AttributeError, TypeError, ValueError):  # it cannot be pickled
-                    connection.send(("error", RuntimeError(f"{type(error).__name__}: {error}")))
+                connection.send(("error", error if _survives_pickle(error) else _described(error)))
                 break
             connection.send(("result", result))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # nothing is left to stop while the interpreter ends
+
+
+def _survives_pickle(error: Exception) -> bool:
+    """Tell whether an exception arrives whole: some hold what cannot be sent, or need more than their message."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 written in this line
+    except Exception:  # the code of an exception can raise anything
+        return False
+    return True
+
+
+def _described(error: Exception) -> Exception:
+    """Return an exception that can be sent in place of another; one that a user can correct stays one."""
+    kind = ValueError if isinstance(error, ValueError | OSError) else RuntimeError
+    return kind(str(error) if kind is ValueError else f"{type(error).__name__}: {error}")
 
 
 def _end_with_parent() -> None:

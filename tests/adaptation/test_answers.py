@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.answers import NonFiniteError
+from midway.adaptation.wrappers import Wrapper
 from midway.methods import Method, names
 from midway.testing import batches, tiny_network
 
@@ -205,6 +206,32 @@ def test_a_service_goes_on_with_the_answer_of_the_source(name: str, wrap: str | 
     assert "source_answers" not in undisturbed.diagnostics
     method.reset()
     assert "source_answers" not in method.diagnostics
+
+
+@pytest.mark.parametrize("settings", [{}, {"views": "mirror"}, {"views": "mirror", "wrap": "window"}])
+def test_the_source_answers_in_the_layout_that_its_network_takes(settings: dict[str, Any]) -> None:
+    layers = list(tiny_network())[:6]
+    network = nn.Sequential(*layers, Viewed(), nn.Linear(8 * 8 * 8, 4))
+    method = adapted("tent", network, on_nonfinite="source", **settings)
+    images = batches(1)[0]
+    diverges_at(method, 2)
+    method(images)
+    torch.testing.assert_close(method(images), network.eval()(images).detach())
+
+
+class Viewed(nn.Module):
+    """Flattens as only the plain layout allows."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features.view(len(features), -1)
+
+
+@pytest.mark.parametrize("wrapper", [midway.Periodic, midway.Mirrored, midway.Episodic])
+def test_a_wrapper_takes_over_what_answers_in_place_of_its_method(wrapper: type[Wrapper]) -> None:
+    method = wrapper(adapted("tent", on_nonfinite="source"))
+    diverges_at(method, 1)
+    assert method(batches(1)[0]).isfinite().all()
+    assert method.diagnostics["source_answers"] == 1
 
 
 def test_the_default_is_to_raise() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation import spectra
+from midway.adaptation.statistics_by_name import BY_NAME
 from midway.methods import names
 from midway.testing import batches, tiny_network
 
@@ -65,9 +68,16 @@ def default_of_float64() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("default_of_float64")
-@pytest.mark.parametrize("name", names())
-def test_the_default_dtype_changes_no_answer(name: str) -> None:
-    settings = {"views": 3} if name == "memo" else {}
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, {"views": 3} if name == "memo" else {}) for name in names()),
+        *(("tent", {"statistics": statistics}) for statistics in BY_NAME),
+    ],
+)
+def test_the_default_dtype_changes_no_answer(name: str, settings: dict[str, Any]) -> None:
+    for cached in (spectra._cosines, spectra._bands):
+        cached.cache_clear()
     network = tiny_network().float()
     answer = midway.adapt(network, name, **settings)(IMAGES.float())
     torch.set_default_dtype(torch.float32)

@@ -131,6 +131,11 @@ def test_a_network_that_takes_only_the_plain_layout(name: str, wrap: str | None)
     assert "embed" not in repr(adapted)
 
 
+def test_a_refusal_has_the_words_of_the_network_in_its_own_layout() -> None:
+    with pytest.raises(ValueError, match=r"does not accept images of shape \(6, 3, 12, 12\): mat1 and mat2 shapes"):
+        midway.adapt(fresh(Views), "tent")(torch.rand(6, 3, 12, 12))
+
+
 def test_the_head_is_found_whatever_the_order_and_the_size() -> None:
     class Digits(nn.Module):
         def __init__(self) -> None:

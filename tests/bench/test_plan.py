@@ -188,6 +188,8 @@ ERRORS = {
     "methods = 'tent tea'": "1: methods 'tent tea' cannot be parsed: write them like tent,tea(steps=4),mita.",
     "methods = 'tent(**x)'": "1: methods 'tent(**x)' cannot be parsed",
     "methods = 'tent(label=3)'": "1: tent: the label must be a quoted string, got 3.",
+    "methods = 'tent(label=\"a\\nb\")'": r"1: tent: the label 'a\nb' has bytes or control characters that are not "
+    "text: leave them out.",
     "methods = 'tent,tent'": "1: two entries are called 'tent': give each a label of its own.",
     "methods = 'tent,tent(steps=1)'": "1: 'tent' and 'tent(steps=1)' have the same settings: leave one out.",
     "images = 10": "1: there are no methods: name some of source, pl",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,6 +186,20 @@ def test_frame_and_reports(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must be a \.html, \.md or \.csv file, got report\.txt"):
         labelled.report(tmp_path / "report.txt")
     assert json.dumps(unlabelled.rows())
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md", ".csv"])
+def test_a_full_disk_leaves_the_previous_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    result, path = quiet(tiny_network(), IMAGES, "bn", batch_size=8), tmp_path / f"report{suffix}"
+    before = result.report(path).read_text()
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=f"No space left on device: .*report{suffix}"):
+        result.report(path)
+    assert (path.read_text(), list(tmp_path.iterdir())) == (before, [path])
 
 
 def test_tables_are_at_most_80_columns_wide() -> None:

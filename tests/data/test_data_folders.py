@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -189,6 +190,24 @@ def test_damaged_images_are_named(tmp_path: Path) -> None:
             lazy[[0, place]]
     with pytest.raises(FileNotFoundError, match=r"gone.jpg is missing"):
         lazy[[0, 4]]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+@pytest.mark.parametrize("size", [None, 8])
+def test_what_is_not_a_file_is_refused_and_not_waited_for(tmp_path: Path, size: int | None) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    images = data.LazyImages([tmp_path / "pipe.png", tmp_path / "loop.png"], size)
+    with pytest.raises(ValueError, match=r"pipe\.png is damaged or truncated .*it is not a file"):
+        images[:1]
+    with pytest.raises(ValueError, match=r"loop\.png is damaged or truncated .*symbolic links"):
+        images[1:]
+
+
+def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path) -> None:
+    Image.new("1", (20_000, 20_000)).save(tmp_path / "large.png")
+    with pytest.raises(ValueError, match=r"large\.png is damaged or truncated .*exceeds limit"):
+        data.LazyImages([tmp_path / "large.png"])[:1]
 
 
 def test_an_image_of_somebody_else_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

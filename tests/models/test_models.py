@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 from typer.testing import CliRunner
 
 import midway
@@ -14,7 +15,9 @@ from midway import models
 from midway._files import file_digest
 from midway.cli import app
 from midway.models import CheckpointError, CifarResNet, Normalize, WideResNet
+from midway.models.checkpoints import load_weights, read_state_dict
 from midway.models.zoo import ASSETS, Card, _load_card
+from midway.testing import tiny_network
 
 SHARED_WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
 
@@ -174,6 +177,40 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     torch.save(state, tmp_path / "nan.pth")
     with pytest.raises(CheckpointError, match=r"NaN or Inf in fc\.bias"):
         models.load(tmp_path / "nan.pth")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (Tensor.to_sparse, "has a sparse, nested, quantised or empty tensor in 0.weight"),
+        (lambda weight: weight.to("meta"), "has a sparse, nested, quantised or empty tensor in 0.weight"),
+        (
+            lambda weight: torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8),
+            "quantised or empty tensor in 0.weight",
+        ),
+        (lambda weight: torch.nested.nested_tensor(list(weight)), "quantised or empty tensor in 0.weight"),
+        (lambda weight: weight.to(torch.complex64), "has complex64 in 0.weight, expected floating point"),
+        (lambda weight: weight.to(torch.int8), "has int8 in 0.weight, expected floating point"),
+        (lambda weight: weight.double() * 1e300, "has NaN or Inf in 0.weight"),
+    ],
+    ids=["sparse", "meta", "quantised", "nested", "complex", "integers", "too large"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_weights_of_other_kinds_are_refused(tmp_path: Path, change: Callable[[Tensor], Tensor], message: str) -> None:
+    path, network = tmp_path / "weights.pth", tiny_network()
+    state = network.state_dict()
+    torch.save(state | {"0.weight": change(state["0.weight"])}, path)
+    with pytest.raises(CheckpointError, match=message):
+        load_weights(network, read_state_dict(path), str(path))
+
+
+def test_half_precision_in_a_checkpoint_is_converted(tmp_path: Path) -> None:
+    path, network = tmp_path / "weights.pth", tiny_network()
+    for dtype in (torch.float16, torch.bfloat16, torch.float8_e4m3fn):
+        state = network.state_dict()
+        torch.save(state | {"0.weight": state["0.weight"].to(dtype)}, path)
+        load_weights(network, read_state_dict(path), str(path))
+        assert network[0].weight.dtype is torch.float32  # type: ignore[index]
 
 
 def test_unknown_names_get_the_nearest_match() -> None:

@@ -11,6 +11,7 @@ import browser as driver
 import pytest
 from PIL import Image
 
+import midway
 from midway.bench import Record
 from midway.report import Comparison, StoredRun, group_records, stored_run, write_report
 from midway.tune import StudyResult, TrialRecord
@@ -101,6 +102,33 @@ def test_a_hostile_name_does_not_run(browser: Any, page: Path) -> None:
         "document.querySelector('.canvas svg').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'}))"
     )
     assert browser.evaluate("window.hacked === undefined")
+    assert browser.errors == []
+
+
+@pytest.mark.parametrize("kind", ["a search", "two runs", "without labels"])
+def test_hostile_names_do_not_run_on_other_pages(
+    browser: Any, made: Callable[..., Record], tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "report.html"
+    records = [made("source", "pure:fog", 60.0), made(HOSTILE, "pure:fog", 61.0), made("bn", "pure:fog", error=HOSTILE)]
+    run = stored_run(HOSTILE, [replace(record, command=HOSTILE) for record in records], left_out={HOSTILE: HOSTILE})
+    if kind == "a search":
+        settings = {HOSTILE: HOSTILE}
+        trials = tuple(TrialRecord(n, "failed" if n else "complete", settings, 70.0, failure=HOSTILE) for n in range(3))
+        found = StudyResult(HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, settings, trials, {HOSTILE: 1.0}, HOSTILE)
+        write_report(StoredRun(HOSTILE, None, (), search=found), path)
+    elif kind == "two runs":
+        write_report(run, path, against=replace(run, name=f"{HOSTILE} again"))
+    else:
+        unlabelled = [
+            replace(record, result=replace(record.result, metrics={"changed": 0.0}, groups={}))
+            for record in records[:2]
+        ]
+        midway.CompareResult(tuple(unlabelled), labelled=False).report(path)
+    browser.open(path)
+    assert HOSTILE in browser.evaluate("document.body.textContent")
+    assert browser.evaluate("window.hacked === undefined")
+    assert browser.evaluate("document.querySelectorAll('[onerror], [onclick]').length") == 0
     assert browser.errors == []
 
 

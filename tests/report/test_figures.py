@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -362,6 +363,13 @@ def test_hostile_labels_are_plain_text(tmp_path: Path) -> None:
     for name, drawing in draw_figures(results):
         assert all(path.stat().st_size for path in save(drawing, tmp_path / name))
     assert HOSTILE in written(draw_bars(scenario_bars(results)))
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_control_characters_leave_an_svg_readable(tmp_path: Path) -> None:
+    results = frame([result_of("a\x1bb\x00", "pure:fog", 75.5), result_of("source", "pure:fog", 60.0)])
+    drawn = save(draw_bars(scenario_bars(results)), tmp_path / "bars")[0]
+    assert ElementTree.parse(drawn).getroot().tag.endswith("svg")
 
 
 def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ def test_headings_are_short_and_differ() -> None:
     columns = [Column(FOG, "fog"), Column(FOG, "fog", "nll"), Column(None, "average", "mce")]
     assert headings(columns) == [("pure", "fog"), ("pure", "fog, NLL"), ("average", "mCE")]
     assert markdown_table(["", "tent"], [["fog", "70.5"]]) == "| | tent |\n| --- | ---: |\n| fog | 70.5 |\n"
+    assert (
+        markdown_table(["<script>x</script>"], [["a\nb|c"]])
+        == "| &lt;script>x&lt;/script> |\n| --- |\n| a b&#124;c |\n"
+    )
 
 
 def test_what_all_labels_have_in_common() -> None:

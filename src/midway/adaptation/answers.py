@@ -61,6 +61,7 @@ def _answered(method: Method, images: Tensor, before: Mapping[str, Any]) -> Tens
         return logits
     method.restore(before)
     for source in method.fallback:
+        source.to(memory_format=method.memory_format)  # type: ignore[call-overload]  # that of the images
         with torch.no_grad():
             answer: Tensor = logits_of(source(images)).float()
         if answer.isfinite().all():
@@ -73,8 +74,7 @@ def _answered(method: Method, images: Tensor, before: Mapping[str, Any]) -> Tens
 
 def source_copy(model: nn.Module, method: Method) -> nn.Module:
     """Return a copy of a network as given, which answers in place of a method."""
-    memory_format = torch.contiguous_format if not method.channels_last else torch.channels_last
-    return in_evaluation_mode(independent_copy(without_parallel(model), memory_format)).requires_grad_(False)
+    return in_evaluation_mode(independent_copy(without_parallel(model), method.memory_format)).requires_grad_(False)
 
 
 def _without_gradient(method: Method, images: Tensor, by_images: bool = False) -> str:

@@ -282,13 +282,13 @@ class Method(Stateful, metaclass=_Sealed):
         if few.shape not in self._checked_shapes:
             try:
                 logits = check_logits(self.model, few.contiguous(memory_format=layout), len(images))
-            except ValueError as refusal:
+            except ValueError:
                 if layout is torch.contiguous_format:
                     raise
                 self._set_layout(channels_last=False)  # a network may need the plain layout: x.view(len(x), -1)
                 try:
-                    logits = check_logits(self.model, few.contiguous())
-                except ValueError:
+                    logits = check_logits(self.model, few.contiguous(), len(images))
+                except ValueError as refusal:  # what the network says to its user, who knows nothing of layouts
                     self._set_layout(channels_last=True)
                     raise refusal from refusal.__cause__
             self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=5)

@@ -73,8 +73,8 @@ def use_clustered_statistics(model: nn.Module, *, memory: bool = True, prior: fl
         known = layer.weight if layer.source_mean is None else layer.source_mean
         device = known.device if isinstance(known, Tensor) else None
         for name in ("kind_mean", "kind_var"):
-            value = torch.zeros(LIMIT, layer.num_features, device=device) if memory else None
-            layer.register_buffer(name, value)
+            shape = (LIMIT, layer.num_features)
+            layer.register_buffer(name, torch.zeros(shape, dtype=torch.float32, device=device) if memory else None)
         kinds.to(device)
     # One layer owns the kinds as a submodule, so that they are part of the model's state once.
     layers[0].add_module("all_kinds", kinds)

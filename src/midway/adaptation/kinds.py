@@ -127,7 +127,7 @@ class _Fit:
         self.x = _with_colours(known.recent, batch)
         self.total, self.images = len(self.x), len(batch)
         # Copies of an image are one example of its kind.
-        self.distinct = len((self.x @ torch.linspace(1, 2, FEATURES).to(self.x)).float().unique())
+        self.distinct = len((self.x @ torch.linspace(1, 2, FEATURES, dtype=torch.float32).to(self.x)).float().unique())
         self.centres, self.counts = known.centres.clone(), known.counts.clone()
         self.covariances, self.covariance = known.covariances.clone(), known.covariance
         self.unsplit, self.median = known.unsplit + self.images, float(FEATURES)

@@ -54,7 +54,11 @@ def use_renormalization(model: nn.Module, averaging: float) -> list[Renormalized
     for layer in layers:
         layer.__class__, layer.averaging, layer.moving = RenormalizedBatchNorm, averaging, False
         for name in ("mean", "deviation"):
-            zeros = torch.zeros_like(layer.weight.detach()) if layer.affine else torch.zeros(layer.num_features)
+            zeros = (
+                torch.zeros_like(layer.weight.detach())
+                if layer.affine
+                else torch.zeros(layer.num_features, dtype=torch.float32)
+            )
             layer.register_buffer(name, zeros)
     return layers
 

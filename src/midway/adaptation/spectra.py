@@ -81,7 +81,8 @@ def _cosines(size: int, device: torch.device) -> Tensor:
 @lru_cache(maxsize=16)
 def _bands(height: int, width: int, device: torch.device) -> Tensor:
     """The weights that average the frequencies of each band, (height x width, bands)."""
-    rows, columns = torch.arange(height) * 32 / height, torch.arange(width) * 32 / width
+    # Explicit types: the result is cached, and the default type of torch may change.
+    rows, columns = ((torch.arange(size) * 32).float() / size for size in (height, width))
     radius = (rows[:, None].square() + columns.square()).sqrt().flatten()
     inside = torch.stack([(radius >= low) & (radius < high) for low, high in itertools.pairwise(BANDS)], dim=1)
-    return (inside / inside.sum(dim=0).clamp(min=1)).to(device)
+    return (inside.float() / inside.sum(dim=0).clamp(min=1)).to(device)

@@ -63,7 +63,7 @@ def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int =
     generator, updates = torch.Generator().manual_seed(seed), Updates()
     for layer in layers:
         mean, var = layer.source_mean, layer.source_var
-        noise = torch.randn(components, layer.num_features, generator=generator).to(mean)
+        noise = torch.randn(components, layer.num_features, generator=generator, dtype=torch.float32).to(mean)
         if components == 1:
             start = mean[None].clone(), var[None].clone()
         else:

@@ -86,7 +86,11 @@ class Entry:
             at_fault = next((setting for setting in settings if setting in str(error)), "name")
             raise SettingError(f"{name}: {error}", at_fault) from error
         if not printable(label or written):
-            raise SettingError(f"{name}: the label {label or written!r} has bytes that are not text.", "label")
+            raise SettingError(
+                f"{name}: the label {label or written!r} has bytes or control characters that are not text: leave "
+                "them out.",
+                "label",
+            )
         return cls(name, settings, label or (f"{name}({written})" if written else name))
 
     def complete_settings(self, seed: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from errno import EDQUOT, ENOSPC
+from errno import EACCES, EDQUOT, ENOSPC, EPERM, EROFS
 from typing import Annotated
 
 import typer
@@ -73,8 +73,13 @@ def main() -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what an error says; the operating system's number is left out, and a full disk has its remedy."""
+    """Return what an error says; the operating system's number is left out, and some errors have a remedy."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
-    remedy = ": free some space, then run the same command again" if error.errno in (ENOSPC, EDQUOT) else ""
+    remedy = _REMEDIES.get(error.errno or 0, "")
     return f"{error.filename or 'a file'}: {error.strerror}{remedy}."
+
+
+_FULL = ": free some space, then run the same command again"
+_CLOSED = ": change its permissions, or choose another"
+_REMEDIES = {ENOSPC: _FULL, EDQUOT: _FULL, EROFS: _CLOSED, EACCES: _CLOSED, EPERM: _CLOSED}

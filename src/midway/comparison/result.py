@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from midway._files import write_atomically
 from midway.bench import Record, Result
 from midway.metrics import METRICS, SCORES
 
@@ -137,9 +138,7 @@ class CompareResult:
             text = _html(heads, cells)
         else:
             raise ValueError(f"the report must be a .html, .md or .csv file, got {path.name}.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return path
+        return write_atomically(path, text)
 
 
 def title(name: str) -> str:

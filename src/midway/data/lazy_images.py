@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,7 +99,7 @@ class LazyImages(ImagesOnDemand):
 def _decode(path: Path) -> Image.Image:
     """Read one file as RGB."""
     try:
-        with Image.open(path) as file:
+        with _opened(path) as file:
             file.load()
             return as_rgb(file)
     except FileNotFoundError:
@@ -166,13 +167,21 @@ def _shared_size(paths: Sequence[Path]) -> tuple[int, int] | None:
     """Return (height, width) if a sample of the files agrees on it."""
     sizes = set()
     for index in {int(index) for index in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}:
-        with suppress(OSError), Image.open(paths[index]) as file:  # reading a damaged file raises its error
+        # Reading a damaged file raises its error.
+        with suppress(OSError, SyntaxError, ValueError, Image.DecompressionBombError), _opened(paths[index]) as file:
             sizes.add((file.height, file.width))
     return sizes.pop() if len(sizes) == 1 else None
 
 
+def _opened(path: Path) -> Image.Image:
+    """Open an image; what is not a file, such as a pipe, would be waited for without end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is not a file")
+    return Image.open(path)
+
+
 def _bytes(path: Path) -> str:
-    return f"{path.stat().st_size:,} bytes"
+    return f"{path.stat().st_size if path.is_file() else 0:,} bytes"
 
 
 def prefetched(images: ImageArray, batches: Iterable[ArrayLike], depth: int = 2) -> Iterator[NDArray[np.uint8]]:

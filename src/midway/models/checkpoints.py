@@ -94,6 +94,12 @@ def _tensors(content: Any, path: Path) -> dict[str, Tensor]:
             if isinstance(content.get(wrapper), Mapping):
                 return _tensors(content[wrapper], path)
         tensors = {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
+        for key, value in tensors.items():
+            if value.is_nested or value.is_quantized or value.layout is not torch.strided or value.is_meta:
+                raise CheckpointError(
+                    f"{path} has a sparse, nested, quantised or empty tensor in {key}, expected plain ones: save the "
+                    "weights as dense float32."
+                )
         if tensors:
             return tensors
     raise CheckpointError(f"{path} is a {type(content).__name__} without tensors, expected a state dict.")
@@ -162,7 +168,12 @@ def load_weights(model: nn.Module, state: Mapping[str, Tensor], source: str) -> 
     ]
     if texts:
         raise CheckpointError(f"{source} does not fit {type(model).__name__}: {'; '.join(texts)}.")
-    broken = [key for key, value in state.items() if value.is_floating_point() and not value.isfinite().all()]
-    if broken:
-        raise CheckpointError(f"{source} has NaN or Inf in {broken[0]}.")
+    for key, value in state.items():
+        if expected[key].is_floating_point() and not value.is_floating_point():
+            raise CheckpointError(
+                f"{source} has {str(value.dtype).removeprefix('torch.')} in {key}, expected floating point: save the "
+                "weights as float32."
+            )
+        if value.is_floating_point() and not value.to(expected[key].dtype).isfinite().all():
+            raise CheckpointError(f"{source} has NaN or Inf in {key}.")
     model.load_state_dict(state)

@@ -170,9 +170,13 @@ def _brief(ours: Value | None, paper: Value | None) -> str:
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,)) -> str:
-    """Return rows of text as a Markdown table; the columns in ``left`` hold words, the others numbers."""
+    """Return rows of text as a Markdown table; the columns in ``left`` hold words, the others numbers.
+
+    Markdown may contain HTML, so what looks like a tag is escaped.
+    """
     lines = [heads, ["---" if index in left else "---:" for index in range(len(heads))], *rows]
-    cells = [[f" {text.replace('|', '&#124;')} |" if text else " |" for text in line] for line in lines]
+    escaped = str.maketrans({"|": "&#124;", "<": "&lt;", "\n": " "})
+    cells = [[f" {text.translate(escaped)} |" if text else " |" for text in line] for line in lines]
     return "".join(f"|{''.join(line)}\n" for line in cells)
 
 

@@ -26,6 +26,7 @@ class Wrapper(Method):
             raise TypeError(f"{type(self).__name__} wraps a method, such as Tent(model), got {type(method).__name__}.")
         self.method = self.add_state("method", copy.deepcopy(method))
         self.method.reset()
+        self.fallback, self.method.fallback = self.method.fallback, ()  # this object is the one that answers
         name, inner = type(self).__name__.lower(), method.about
         self.about = replace(inner, name=f"{name}({inner.name})", title=f"{inner.title}, {name}")
         self._warned_of_single_image = False
@@ -35,6 +36,11 @@ class Wrapper(Method):
     def model(self) -> nn.Module:  # type: ignore[override]
         """The network that adapts."""
         return self.method.model
+
+    @property
+    def channels_last(self) -> bool:  # type: ignore[override]
+        """Whether the network is in the channels-last layout."""
+        return self.method.channels_last
 
     @property
     def hyperparameters(self) -> dict[str, Any]:

@@ -173,6 +173,8 @@ def draw_tile(axes: Axes, picture: Picture) -> None:
 
 _WITHOUT_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
+_NOT_IN_XML = bytes({*range(32)} - {*b"\t\n\r"})
+
 
 @styled
 def save(figure: Figure, path: Path, *, dpi: int = 200) -> list[Path]:
@@ -184,5 +186,8 @@ def save(figure: Figure, path: Path, *, dpi: int = 200) -> list[Path]:
     for suffix, metadata in _WITHOUT_DATE.items():
         drawn = io.BytesIO()
         figure.savefig(drawn, format=suffix[1:], dpi=dpi, metadata=metadata)
-        written.append(write_atomically(path.with_name(path.name + suffix), drawn.getvalue()))
+        content = drawn.getvalue()
+        if suffix == ".svg":  # texts are comments in it, and XML has no control characters
+            content = content.translate(None, delete=_NOT_IN_XML)
+        written.append(write_atomically(path.with_name(path.name + suffix), content))
     return written
