@@ -24,7 +24,9 @@ SECTIONS = (
         "The streams of the section on outliers, with and without clustered statistics; no weight is updated. The"
         " corruptions were not used to choose the constants. Fifty outliers a seed are few (one is two points);"
         " [clustered.md](clustered.md) has a thousand a pair.",
-        "",
+        "Outliers rise above Source in five of the six pairs, in the mean by far, and above BN in the mean of every"
+        " pair but elastic transform in fog, where both are level and below Source. The rest of the streams loses a"
+        " little, most of all zoom blur.",
         beside="outlier",
         rows=("source", "bn", "bn_clustered"),
         brief=True,
@@ -33,7 +35,8 @@ SECTIONS = (
         "mixture_clustered",
         "Clustered statistics: mixtures",
         "The streams of the section on mixtures, with and without clustered statistics; no weight is updated.",
-        "",
+        "All mixtures gain. In the mean clustered statistics are within a point of the oracle, which knows the kinds"
+        " ([clustered.md](clustered.md)).",
         beside="mixture",
         rows=("source", "bn", "bn_clustered"),
         brief=True,
@@ -42,7 +45,8 @@ SECTIONS = (
         "outlier_clustered",
         "MITA with clustered statistics: outliers",
         "The same streams with the methods that update weights.",
-        "",
+        "MITA with clustered statistics has the outliers of BN with them, in the mean, and on the rest of the streams"
+        " the accuracy of MITA without them.",
         beside="outlier",
         rows=("source", "bn", "tea", "mita", "bn_clustered", "mita_clustered"),
         brief=True,
@@ -51,7 +55,8 @@ SECTIONS = (
         "mixture_clustered",
         "MITA with clustered statistics: mixtures",
         "The same streams with the methods that update weights.",
-        "",
+        "MITA with clustered statistics is first in five pairs and slightly below BN with them in the sixth (motion"
+        " blur and contrast), and in the mean far above MITA without them.",
         beside="mixture",
         rows=("source", "bn", "tea", "mita", "bn_clustered", "mita_clustered"),
         brief=True,
@@ -60,9 +65,9 @@ SECTIONS = (
         "clustered_pure",
         "Clustered statistics: fifteen corruptions",
         "One corruption at a time, with and without clustered statistics; no weight is updated.",
-        "Where all images are of one kind, clustered statistics cost about a quarter of a point in the mean, and"
-        " more than half a point on two corruptions: unusual content is taken for a kind of its own, and"
-        " normalised by itself it loses what tells its class.",
+        "Where all images are of one kind, clustered statistics cost little: 0.15 points in the mean, and nowhere half"
+        " a point. Zoom blur and glass blur lose most: unusual content is taken for a kind of its own, and normalised by"
+        " itself it loses what tells its class.",
         beside="pure",
         rows=("source", "bn", "bn_clustered"),
         brief=True,
