@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.kinds import LIMIT
-from midway.adaptation.normalise_by_image import NormaliseByImage
+from midway.adaptation.normalise_by_image import normalise_by_image
 from midway.adaptation.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
 from midway.adaptation.seen_kinds import ENOUGH, Kinds, Plan, one_kind
 
@@ -112,8 +112,7 @@ class ClusteredBatchNorm(ReplacedBatchNorm):
             raise ValueError(f"expected more than 1 value per channel, got images {tuple(x.shape)}.")
         if not x.numel():
             return x.clone()
-        normalised: Tensor = NormaliseByImage.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
-        return normalised
+        return normalise_by_image(x, self)
 
     def scale_and_shift(
         self, mean: Tensor, square: Tensor, centre: Tensor, weight: Tensor | None, bias: Tensor | None

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from midway.adaptation.normalise_by_image import NormaliseByImage
+from midway.adaptation.normalise_by_image import normalise_by_image
 from midway.adaptation.problem import LARGE_SIDE
 from midway.adaptation.replaced_statistics import Observer, ReplacedBatchNorm, plain_copy, replace_layers
 from midway.adaptation.seen_kinds import is_close
@@ -126,8 +126,7 @@ class UnmixBatchNorm(ReplacedBatchNorm):
             return F.batch_norm(x, self.source_mean, self.source_var, self.weight, self.bias, eps=self.eps)
         if not x.numel():
             return x.clone()
-        normalised: Tensor = NormaliseByImage.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
-        return normalised
+        return normalise_by_image(x, self)
 
     def scale_and_shift(
         self, mean: Tensor, square: Tensor, centre: Tensor, weight: Tensor | None, bias: Tensor | None
