@@ -23,7 +23,7 @@ SECTIONS = (
         " dark red border of its code. Source is that network on the same images; the numbers in brackets are of"
         " the MITA paper's network. The head of the plan says where the weights come from.",
         "",
-        images=200,
+        images=100,
         brief=True,
     ),
     Section(
