@@ -86,10 +86,10 @@ SECTIONS = (
         "clustered_cifar100",
         "Clustered statistics: CIFAR-100",
         "A ResNet-56 with 100 classes; one image in twenty is an outlier.",
-        "As with ten classes. Where the kinds differ much, mixtures gain four to ten points, and outliers rise from below"
-        " Source to far above it; TENT adds a little to both. Where they are near (the last three mixtures, defocus blur"
-        " in zoom blur) the statistics of the batch are as good. The rest of the streams with outliers loses up to two"
-        " points, more than with ten classes.",
+        "As with ten classes. Where the kinds differ much, mixtures gain four to ten points, and outliers rise from"
+        " below Source to far above it; TENT adds a little to both. Where they are near (the last three mixtures,"
+        " defocus blur in zoom blur) the statistics of the batch are as good. The rest of the streams with outliers"
+        " loses up to two points, more than with ten classes.",
         images=2000,
         brief=True,
     ),
