@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.clustered import ClusteredBatchNorm, use_clustered_statistics
-from midway.adaptation.seen_kinds import kinds_of
+from midway.adaptation.seen_kinds import kinds_of, shares_of_images
 from midway.bench.entries import Entry, parse_entries
 from midway.testing import batches, tiny_network
 
@@ -340,3 +340,17 @@ def test_statistics_are_a_setting_of_every_method_in_plans_and_text() -> None:
     assert "statistics" not in Entry.make("tent", {"statistics": None}).complete_settings(0)
     with pytest.raises(ValueError, match=r"statistics must be 'clustered', 'clustered-batch', .* got 'bacth'"):
         Entry.make("tent", {"statistics": "bacth"})
+
+
+def test_the_shares_of_images_are_those_of_their_kinds() -> None:
+    torch.manual_seed(0)
+    smooth = torch.rand(100, 3, 8, 8).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    images = torch.cat([torch.rand(100, 3, 32, 32), smooth])
+    adapted = midway.BN(midway.clustered(midway.models.create("resnet20")))
+    assert shares_of_images(adapted) is None
+    adapted(images)
+    shares, kinds = shares_of_images(adapted), torch.tensor(adapted.diagnostics["kinds"])
+    assert shares is not None
+    assert (kinds[:100] != kinds[100:]).all()
+    torch.testing.assert_close(shares, torch.block_diag(torch.full((100, 100), 0.01), torch.full((100, 100), 0.01)))
+    assert shares_of_images(midway.BN(midway.models.create("resnet20"))) is None

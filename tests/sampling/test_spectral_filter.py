@@ -77,3 +77,15 @@ def test_low_contrast_and_blur_are_not_drowned() -> None:
         )
         assert filtered > batch - 4
         assert plain < batch - 15
+
+
+def test_each_kind_of_images_is_filtered_by_its_own_power() -> None:
+    torch.manual_seed(0)
+    noise, flat = torch.rand(3, 3, 8, 8), 0.5 + 0.01 * torch.rand(2, 3, 8, 8)
+    images, gradient = torch.cat([noise, flat]), torch.rand(5, 3, 8, 8)
+    members = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 2)
+    filtered = SpectralFilter(images, members @ (members / members.sum(dim=0)).T)(gradient)
+    torch.testing.assert_close(filtered[:3], SpectralFilter(noise)(gradient[:3]))
+    torch.testing.assert_close(filtered[3:], SpectralFilter(flat)(gradient[3:]))
+    equal = SpectralFilter(images, torch.full((5, 5), 0.2))(gradient)
+    torch.testing.assert_close(equal, SpectralFilter(images)(gradient))

@@ -142,6 +142,19 @@ class Kinds(Observer):
         return 0 if self.batch is None else int(self.batch.outliers.sum())
 
 
+def shares_of_images(model: nn.Module) -> Tensor | None:
+    """Return the share of each image of the batch in the statistics of each image, (images, images).
+
+    None for a model without clustered statistics: all images have equal shares.
+    """
+    for kinds in kinds_of(model):
+        if kinds.batch is not None:
+            members, mixing = kinds.batch.members, kinds.batch.mixing
+            shares = members @ mixing @ (members / members.sum(dim=0).clamp(min=1e-6)).T
+            return shares / shares.sum(dim=1, keepdim=True).clamp(min=1e-6)
+    return None
+
+
 def kinds_of(model: nn.Module) -> list[Kinds]:
     """Return the kinds of a model, or of the networks of a method."""
     return [module for module in model.modules() if isinstance(module, Kinds)]

@@ -22,6 +22,7 @@ from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
+from midway.adaptation.seen_kinds import shares_of_images
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import exchange_top, log_mean_softmax
 from midway.sampling import Randomness, SpectralFilter
@@ -241,7 +242,8 @@ class MITA(Method):
         if not self.adapt_data:
             self.adapted_images = images.clone()
             return self.adapted_images, None
-        spectral = SpectralFilter(images) if self.gradient_filter == "spectral" else None
+        shares = shares_of_images(self.model)  # with clustered statistics, each kind of images has a filter of its own
+        spectral = SpectralFilter(images, shares) if self.gradient_filter == "spectral" else None
         adapted = data_ada(  # x' = DataAda(theta~', x), Td steps
             self.data_energy,
             images,

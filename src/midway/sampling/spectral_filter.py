@@ -12,9 +12,11 @@ images relative to that of natural images:
 
     R(f) = min(1, P(f) / P_natural(f)).
 
-P is the mean power of the batch in the cosine transform (whose mirrored edges add no power). P_natural falls with the
-square of the frequency and belongs to images with a standard deviation of 0.25, the usual one of photographs. Noise
-adds power, so noisy images are filtered little, also at the frequencies of the noise.
+P is the mean power of the batch in the cosine transform (whose mirrored edges add no power). In a batch of several
+kinds of images it is that of the images of the same kind: the fine detail of blurred images is weak although that of
+noisy images beside them is strong. P_natural falls with the square of the frequency and belongs to images with a
+standard deviation of 0.25, the usual one of photographs. Noise adds power, so noisy images are filtered little, also at
+the frequencies of the noise.
 """
 
 from __future__ import annotations
@@ -48,6 +50,10 @@ def natural_power(height: int, width: int) -> Tensor:
 class SpectralFilter:
     """Multiplies gradients by R(f), the power of a batch (N, C, H, W) in [0, 1] relative to that of natural images.
 
+    Args:
+        images: The batch.
+        shares: The share of each image in the mean power that each image is filtered with, (N, N); None: equal shares.
+
     Example:
         >>> import midway, torch
         >>> grey = torch.full((2, 3, 8, 8), 0.5)
@@ -55,13 +61,18 @@ class SpectralFilter:
         tensor(0.)
     """
 
-    def __init__(self, images: Tensor) -> None:
+    def __init__(self, images: Tensor, shares: Tensor | None = None) -> None:
         height, width = images.shape[2:]
         self.rows, self.columns = (cosine_transform(size).to(images) for size in (height, width))
         natural = natural_power(height, width).to(images)
-        power = self._transform(images - images.mean(dim=(2, 3), keepdim=True)).square().mean(dim=(0, 1))
-        self.gain = (power / natural).clamp(max=1)
-        self.gain[0, 0] = (power.sum() / natural.sum()).clamp(max=1)  # the mean was subtracted: use the total power
+        power = self._transform(images - images.mean(dim=(2, 3), keepdim=True)).square().mean(dim=1)
+        if shares is None:
+            power = power.mean(dim=0, keepdim=True)
+        else:
+            power = (shares.to(power) @ power.flatten(1)).view_as(power)
+        self.gain = (power / natural).clamp(max=1)[:, None]
+        # The mean of the images was subtracted: use the total power.
+        self.gain[..., 0, 0] = (power.sum(dim=(1, 2)) / natural.sum()).clamp(max=1)[:, None]
 
     def __call__(self, gradient: Tensor) -> Tensor:
         """Return the filtered gradient."""
