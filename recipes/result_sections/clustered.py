@@ -114,8 +114,8 @@ SECTIONS = (
         " an outlier.",
         "Few images, on which this network is seldom right: three are a point. Pixelate and shot noise gain in their"
         " mixture; glass blur and gaussian noise are within chance. On fog alone, and on the images around fifteen"
-        " outliers, clustered statistics are one to two points below those of the batch: with a hundred images a"
-        " batch, images of unusual content weigh more. No outlier is right with any of the three.",
+        " outliers, clustered statistics are one to two points below those of the batch. No outlier is right with any"
+        " of the three.",
         images=300,
         brief=True,
     ),

@@ -68,8 +68,9 @@ class MITA(Method):
         shared_gradient: Take the gradient of the images' first step from the pass of the last update, in which the
             model has not yet taken that update; False computes it in a pass of its own, as in the paper.
         gradient_filter: ``"spectral"`` multiplies the gradient of the images at each frequency by the power of their
-            batch relative to natural images (``midway.sampling.SpectralFilter``). None does not filter, as in the
-            paper; images of low contrast or without fine detail are then lost in what the gradient adds.
+            batch, or of their kind with clustered statistics, relative to natural images
+            (``midway.sampling.SpectralFilter``). None does not filter, as in the paper; images of low contrast or
+            without fine detail are then lost in what the gradient adds.
         by_uncertainty: Multiply the steps of the models and of the images by the squared mean uncertainty of the batch
             (1 - p of the top class), relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where
             the network is certain, little changes. The paper has the same steps for all batches.
