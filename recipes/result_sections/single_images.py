@@ -22,7 +22,9 @@ SECTIONS = (
         "MEMO as published for CIFAR-10: a ResNet-26 with GroupNorm, the weights that its authors provide, and the"
         " dark red border of its code. Source is that network on the same images; the numbers in brackets are of"
         " the MITA paper's network. The head of the plan says where the weights come from.",
-        "",
+        "MEMO gains three points in the mean over its Source, on eleven of the fifteen corruptions; two are level and"
+        " two lose an image. It does not reach the number of the MITA paper, which has another network with batch"
+        " statistics. With a hundred images a corruption one image is a point.",
         images=100,
         brief=True,
     ),
