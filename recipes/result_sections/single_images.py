@@ -23,8 +23,8 @@ SECTIONS = (
         " dark red border of its code. Source is that network on the same images; the numbers in brackets are of"
         " the MITA paper's network. The head of the plan says where the weights come from.",
         "MEMO gains three points in the mean over its Source, on eleven of the fifteen corruptions; two are level and"
-        " two lose an image. It does not reach the number of the MITA paper, which has another network with batch"
-        " statistics. With a hundred images a corruption one image is a point.",
+        " two lose an image. It does not reach the number of the MITA paper, which has another network. With a"
+        " hundred images a corruption one image is a point.",
         images=100,
         brief=True,
     ),
