@@ -43,7 +43,7 @@ class Recipe:
     widths: tuple[int, ...] = (48, 80, 96)
     blocks: tuple[int, ...] = (1, 1, 2)
     embedding: int = 128
-    images: int = 128_000  # seen in all
+    images: int = 384_000  # seen in all
     batch_size: int = 64
     lr: float = 1e-3
     warmup: int = 200  # steps in which the learning rate rises
