@@ -54,12 +54,11 @@ SECTIONS = (
         " the adapted image alone. Settings are the defaults, which were chosen on other corruptions. Source has"
         " the same images.",
         "DDA is above Source on eleven of the fifteen corruptions, by far on gaussian and shot noise, frost and"
-        " pixelate, without any other image and without a change of the network; it is below Source on fog, most of all, elastic"
-        " transform, brightness and contrast. The adapted images alone are better on noise and pixelate, and far worse"
-        " on fog, brightness and elastic transform: the ensemble gives up a part of the gain and avoids most of the"
-        " loss elsewhere. Methods with batch statistics gain more (the section *Every method on fifteen corruptions* has"
-        " them); DDA needs no batch."
-        " Five images are a point.",
+        " pixelate, without any other image and without a change of the network; it is below Source on fog, most of"
+        " all, elastic transform, brightness and contrast. The adapted images alone are better on noise and"
+        " pixelate, and far worse on fog, brightness and elastic transform: the ensemble gives up a part of the gain"
+        " and avoids most of the loss elsewhere. Methods with batch statistics gain more (the section *Every method"
+        " on fifteen corruptions* has them); DDA needs no batch. Five images are a point.",
         images=500,
         brief=True,
     ),
