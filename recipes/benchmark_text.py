@@ -90,9 +90,8 @@ REASONS = (
         "mixed",
         "bn",
         "mita",
-        "MITA loses to BN: its step size was chosen on streams of one corruption. With `lr=0.003` in place of 0.01 it "
-        "is above BN on the four tuning corruptions in random order (4,000 images, bf16: 63.9 %, BN 63.5 %, with 0.01 "
-        "61.7 %).",
+        "MITA loses to BN: its step size was chosen on streams of one corruption and is too large for mixed domains "
+        "([its page](methods/mita.md)).",
     ),
     Reason(
         "continual",

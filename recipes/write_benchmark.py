@@ -134,8 +134,10 @@ def leaders(rows: Frame) -> str:
         if len(errors) > 1:
             best = min(errors, key=lambda label: fmean(errors[label].values()))
             close = [label for label in errors if label != best and not difference(errors, best, label).is_clear]
-            said = f"too close to it to tell: {', '.join(close)}" if close else "ahead of all others"
-            lines.append(f"- {column.title}: {best}, {said}.")
+            said = f"{best}, too close to it to tell: {', '.join(close)}" if close else f"{best}, ahead of all others"
+            if len(close) == len(errors) - 1:
+                said = "too few images to tell any method from the best"
+            lines.append(f"- {column.title}: {said}.")
     return "\n".join(["The best of each column:\n", *lines]) + "\n" if lines else ""
 
 

@@ -179,6 +179,8 @@ def test_the_passage_on_the_order_is_computed() -> None:
     without = rows.filter(lambda row: row.label not in ("rotta", "tent", "cmf"))
     assert write_benchmark.reasons(without, 600) == ""
     assert "- continual: tent, too close to it to tell: roid, cmf." in write_benchmark.leaders(rows)
+    close = rows.filter(lambda row: row.label in ("tent", "roid", "cmf"))
+    assert "- continual: too few images to tell any method from the best." in write_benchmark.leaders(close)
 
 
 def test_text_leaves_numbers_of_results_to_the_tables() -> None:
