@@ -5,7 +5,8 @@ stored run and, if all numbers agree, writes the present digest into its records
 
     python recipes/stamp_results.py docs/results --cells 3
 
-Cells whose data or network is not installed keep the digest they have.
+Cells whose data or network is not installed keep the digest they have. Runs have a plan beside their folder; the run of
+`midway benchmark`, whose plan is part of the package, is in the folder `benchmark`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from midway._files import write_atomically
-from midway.bench import Cell, PlanError, Record, ResourceCache, load_plan, read_records, run_cell
+from midway.bench import Cell, Grid, PlanError, Record, ResourceCache, load_plan, read_records, run_cell
+from midway.bench.benchmark import STREAMS, benchmark_cells, benchmark_entries
+
+BENCHMARK = "benchmark"
 
 TOLERANCE = 0.05
 """Largest difference in accuracy, in points: another processor rounds differently, which moves single predictions."""
@@ -32,6 +36,15 @@ def present_cells(plan: Path) -> dict[str, Cell]:
         return {}
 
 
+def cells_of_benchmark(records: list[Record]) -> dict[str, Cell]:
+    """Return the cells of the benchmark by key, with the numbers of images and the precisions that are stored."""
+    grids = [
+        Grid(methods=benchmark_entries(), data=("cifar10",), images=images, precision=precision)
+        for images, precision in {(record.cell.images, record.cell.precision) for record in records}
+    ]
+    return {cell.key: cell for grid in grids for cell in benchmark_cells(grid, STREAMS)}
+
+
 def repeat(record: Record, cell: Cell, resources: ResourceCache) -> float | None:
     """Run a cell again and return the difference to the stored accuracy; None if it cannot be run."""
     assert record.result is not None
@@ -42,9 +55,9 @@ def repeat(record: Record, cell: Cell, resources: ResourceCache) -> float | None
     return repeated.result.accuracy - record.result.accuracy
 
 
-def stamp(folder: Path, plan: Path, *, count: int) -> None:
+def stamp(folder: Path, cells: dict[str, Cell], *, count: int) -> None:
     """Repeat some of the cheapest quarter of a run's cells and mark its records if they agree."""
-    records, cells = read_records(folder), present_cells(plan)
+    records = read_records(folder)
     known = [record for record in records if record.cell.key in cells and record.result is not None]
     cheap = sorted(known, key=lambda record: record.seconds)[: max(count, len(known) // 4)]
     resources, differences = ResourceCache(), []
@@ -73,7 +86,10 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     for plan in sorted(given.folder.glob("*.toml")):
         if (plan.with_suffix("") / "results.jsonl").is_file():
-            stamp(plan.with_suffix(""), plan, count=given.cells)
+            stamp(plan.with_suffix(""), present_cells(plan), count=given.cells)
+    if (given.folder / BENCHMARK / "results.jsonl").is_file():
+        benchmark = given.folder / BENCHMARK
+        stamp(benchmark, cells_of_benchmark(read_records(benchmark)), count=given.cells)
 
 
 if __name__ == "__main__":
