@@ -10,7 +10,7 @@ from plain_mita import PlainMITA
 from torch import Tensor, nn
 
 import midway
-from midway.sampling import ReplayBuffer
+from midway.sampling import ReplayBuffer, SpectralFilter
 from midway.testing import Norm, batches, tiny_network
 
 TWO_MODELS: dict[str, Any] = {
@@ -236,3 +236,22 @@ def test_impossible_settings_are_refused() -> None:
         midway.TEA(tiny_network(), langevin_steps=-1)
     with pytest.raises(ValueError, match="steps must be at least 1"):
         midway.TEA(tiny_network(), steps=0)
+
+
+def test_with_clustered_statistics_each_kind_has_a_filter_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    filters: list[SpectralFilter] = []
+
+    def spectral_filter(images: Tensor, shares: Tensor | None) -> SpectralFilter:
+        filters.append(SpectralFilter(images, shares))
+        return filters[-1]
+
+    monkeypatch.setattr("midway.methods.mita.SpectralFilter", spectral_filter)
+    torch.manual_seed(0)
+    noise = torch.rand(100, 3, 32, 32)
+    images = torch.cat([noise, torch.rand(100, 3, 4, 4).repeat_interleave(8, 2).repeat_interleave(8, 3)])
+    for statistics in ("clustered", None):
+        midway.adapt(midway.models.create("resnet20"), "mita", statistics=statistics)(images)
+    by_kind, of_batch = filters
+    torch.testing.assert_close(by_kind.gain[:100], SpectralFilter(noise).gain.expand(100, -1, -1, -1))
+    assert by_kind.gain[100:, 0, -1, -1].max() < by_kind.gain[:100, 0, -1, -1].min()  # fine detail
+    assert len(of_batch.gain) == 1
