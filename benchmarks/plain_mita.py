@@ -101,6 +101,7 @@ class PlainMITA:
         shared_gradient: bool = False,
         gradient_filter: str | None = None,
         by_uncertainty: bool = False,
+        balance_classes: bool = False,
         keep_confidence: bool = False,
         lr: float = 1e-3,
         data_model_lr: float | None = None,
@@ -125,7 +126,7 @@ class PlainMITA:
         self.langevin_noise = langevin_step_size**0.5 if langevin_noise is None else langevin_noise
         self.shared_pass, self.samples, self.source_share = shared_pass, samples, source_share
         self.shared_gradient, self.keep_confidence = shared_gradient, keep_confidence
-        self.by_uncertainty = by_uncertainty
+        self.by_uncertainty, self.balance_classes = by_uncertainty, balance_classes
         self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
         self.like = like  # the layout in which random numbers are laid out, for comparisons
 
@@ -150,7 +151,9 @@ class PlainMITA:
             chains.put(places, x)
             if not self.shared_pass:  # else the contrast sees the chains before their last step
                 contrasted = x
-            loss = energy(model, images).mean() - energy(model, contrasted.detach()).mean()
+            logits = model(images)
+            weights = balanced(logits.detach()) if self.balance_classes else torch.ones(len(images))
+            loss = (-weights * logits.logsumexp(1)).mean() - energy(model, contrasted.detach()).mean()
             optimizer.zero_grad()
             loss.backward()
             scale = share_of_step(before[0]) if self.by_uncertainty and before else 1.0
@@ -210,6 +213,14 @@ def share_of_step(logits: Tensor) -> float:
     """By the uncertainty of the batch."""
     uncertainty = 1 - float(torch.softmax(logits, dim=1).max(dim=1).values.mean())
     return min(1.0, (uncertainty / 0.2) ** 2)
+
+
+def balanced(logits: Tensor) -> Tensor:
+    """The weight of each image, from the share of its classes in the batch."""
+    p = torch.softmax(logits, dim=1).tolist()
+    shares = [sum(row[y] for row in p) / len(p) for y in range(len(p[0]))]
+    weights = [sum(row[y] / (share + 1 / len(p)) for y, share in enumerate(shares)) for row in p]
+    return logits.new_tensor([len(p) * weight / sum(weights) for weight in weights])
 
 
 def exchanged(confident: Tensor, answer: Tensor) -> Tensor:

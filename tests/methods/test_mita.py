@@ -18,6 +18,7 @@ TWO_MODELS: dict[str, Any] = {
     "samples": 0,
     "shared_gradient": False,
     "by_uncertainty": False,
+    "balance_classes": False,
     "keep_confidence": False,
     "source_share": 0.0,
 }

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from plain_mita import PlainMITA
 from torch import Tensor, nn
 
 import midway
 from midway.adaptation.adapt import preset
-from midway.adaptation.energy import step_scale
+from midway.adaptation.energy import class_balance, step_scale
 from midway.cost import measure_cost
 from midway.functional import exchange_top, log_mean_softmax
 from midway.testing import batches, tiny_network
@@ -132,6 +134,31 @@ def test_images_do_not_move_where_the_network_is_certain() -> None:
         mita(batches(1)[0])
         moves.append(mita.diagnostics["displacement"])
     assert 0 <= moves[0] < 0.5 * moves[1]
+
+
+# ---- balanced classes -----------------------------------------------------------------------------------------------
+
+
+def test_the_weights_of_images_by_hand() -> None:
+    logits = torch.tensor([[0.5, 0.5], [0.5, 0.5], [0.25, 0.75]]).log()
+    shares = (1.25 / 3, 1.75 / 3)
+    raw = [0.5 / (shares[0] + 1 / 3) + 0.5 / (shares[1] + 1 / 3)] * 2
+    raw.append(0.25 / (shares[0] + 1 / 3) + 0.75 / (shares[1] + 1 / 3))
+    torch.testing.assert_close(class_balance(logits), torch.tensor(raw) * 3 / sum(raw))
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=30))
+def test_certain_images_of_all_classes_count_alike_up_to_one_image_more_of_each(labels: list[int]) -> None:
+    weights = class_balance(100 * torch.eye(5)[labels])
+    counts = torch.tensor(labels).bincount(minlength=5)
+    assert float(weights.mean()) == pytest.approx(1)
+    for label, weight in zip(labels, weights.tolist(), strict=True):
+        for other, its_weight in zip(labels, weights.tolist(), strict=True):
+            assert weight * (counts[label] + 1) == pytest.approx(its_weight * float(counts[other] + 1), rel=1e-4)
+
+
+def test_equal_predictions_change_no_weight() -> None:
+    assert torch.allclose(class_balance(torch.zeros(7, 3)), torch.ones(7))
 
 
 # ---- confidence -----------------------------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ class ModelAda:
 
     ``source_share`` moves the weights this share of the way back to the source after each step, against drift in long
     streams. ``image_gradient`` returns the gradient of the images from the pass of the update. ``by_uncertainty``
-    multiplies each step by ``step_scale`` of the logits of the images.
+    multiplies each step by ``step_scale`` of the logits of the images. ``balance_classes`` weighs the images in the
+    contrast by ``class_balance`` of their logits.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class ModelAda:
         source_share: float = 0.0,
         image_gradient: bool = False,
         by_uncertainty: bool = False,
+        balance_classes: bool = False,
     ) -> None:
         if not 0 <= source_share <= 1:
             raise ValueError(f"source_share must be between 0 and 1, got {source_share}.")
@@ -138,6 +140,7 @@ class ModelAda:
         self.trainable = [parameter for parameter in energy.network.parameters() if parameter.requires_grad]
         self.source_weights = [parameter.detach().clone() for parameter in self.trainable]
         self.source_share, self.image_gradient, self.by_uncertainty = source_share, image_gradient, by_uncertainty
+        self.balance_classes = balance_classes
         self.optimizer = torch.optim.Adam(self.trainable, lr=lr, betas=betas)
         self.buffer = chains.starts() if starts is None else starts
         self.randomness, self.steps, self.samples = randomness, chains.steps, chains.samples or None
@@ -158,12 +161,18 @@ class ModelAda:
             stalled = self._store(indices, samples, stalled)
         x = images.detach().requires_grad_(self.image_gradient)
         logits: list[Tensor] = []
+        weights = torch.ones(len(x), device=x.device)
 
         def contrast() -> Iterator[Tensor]:  # eq. 3; a generator, so one graph is in memory at a time
-            for sign, batch in ((1, x), (-1, samples.requires_grad_(self.shared_pass))):
-                answers = self.energy.logits(batch)
-                logits.append(answers.detach())
-                yield sign * free_energy(answers).mean()
+            nonlocal weights
+            answers = self.energy.logits(x)
+            logits.append(answers.detach())
+            if self.balance_classes:
+                weights = class_balance(answers.detach())
+            yield (weights * free_energy(answers)).mean()
+            answers = self.energy.logits(samples.requires_grad_(self.shared_pass))
+            logits.append(answers.detach())
+            yield -free_energy(answers).mean()
 
         before = [weight.detach().clone() for weight in self.trainable] if self.by_uncertainty else []
         taken = optimizer_step(contrast(), self.optimizer)
@@ -179,8 +188,8 @@ class ModelAda:
             after, skipped = langevin_step(samples, gradient, generator=generator, **self.step_arguments)
             stalled = self._store(indices, after, stalled | skipped)
         of_images, of_samples = (free_energy(each).mean().item() for each in logits)
-        # As above: the contrast has the mean over n images, the step of an image has its own energy.
-        image_gradient = None if x.grad is None else x.grad * len(x)
+        # As above: the contrast has the weighted mean over n images, the step of an image has its own energy.
+        image_gradient = None if x.grad is None else x.grad * (len(x) / weights).view(-1, *[1] * (x.ndim - 1))
         return ContrastiveStep(of_images, of_samples, taken, int(stalled.sum()), logits[0], image_gradient)
 
     def _store(self, indices: Tensor, samples: Tensor, stalled: Tensor) -> Tensor:
@@ -256,6 +265,24 @@ def data_ada(
         stalled |= skipped
     assert logits is not None, "steps is at least 1"
     return AdaptedImages(adapted, stalled, logits)
+
+
+def class_balance(logits: Tensor) -> Tensor:
+    """Return weights of images, with mean 1, that give every predicted class nearly the same weight in a batch.
+
+    An image counts by the sum over classes of p(y) / (m_y + 1 / N), where m_y is the mean of p(y) over the N images:
+    one image more of every class keeps the weights finite, and near 1 if there are more classes than images.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.energy import class_balance
+        >>> logits = 100 * torch.eye(2)[[0, 0, 0, 1]]  # three certain images of one class, one of another
+        >>> class_balance(logits)
+        tensor([0.8000, 0.8000, 0.8000, 1.6000])
+    """
+    p = logits.softmax(dim=1)
+    weights = p @ (1 / (p.mean(dim=0) + 1 / len(p)))
+    return weights / weights.mean()
 
 
 FULL_STEP_FROM = 0.2

@@ -24,9 +24,15 @@ from midway.data.class_lists import plain_classes
 from midway.methods import adapt, find, hyperparameters
 from midway.testing import tiny_network
 
-ADDED_LATER = (("loss", "entropy"), ("batch_statistics", True), ("rotate", False), ("fill", "grey"))
-"""Hyper-parameters that were added after results had been stored, with their defaults. At the default they change no
-number and are not part of a cell, so earlier results keep their keys."""
+ADDED_LATER = (
+    ("loss", "entropy"),
+    ("batch_statistics", True),
+    ("rotate", False),
+    ("fill", "grey"),
+    ("balance_classes", False),
+)
+"""Hyper-parameters that were added after results had been stored, with the value at which nothing changes. At this value
+they are not part of a cell, so earlier results keep their keys."""
 
 
 class PlanError(ValueError):
@@ -96,7 +102,7 @@ class Entry:
     def complete_settings(self, seed: int) -> dict[str, Any]:
         """Return every hyper-parameter; a method with a ``seed`` that is not set gets the seed of the cell.
 
-        Those of ``ADDED_LATER`` are left out at their default.
+        Those of ``ADDED_LATER`` are left out at the value at which nothing changes.
         """
         defaults = hyperparameters(self.name)
         if "seed" in defaults:

@@ -74,6 +74,9 @@ class MITA(Method):
         by_uncertainty: Multiply the steps of the models and of the images by the squared mean uncertainty of the batch
             (1 - p of the top class), relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where
             the network is certain, little changes. The paper has the same steps for all batches.
+        balance_classes: Weigh the images in the update of a model so that the classes they are predicted to have count
+            alike (``midway.adaptation.energy.class_balance``): batches in which some classes are rare, or are rarely
+            predicted, then do not teach the model to forget them.
         keep_confidence: Answer with the class of the adapted image and the sorted probabilities of the image as given,
             which an earlier pass has computed. Adapted images have low energy, and their answers too much confidence.
         adapt_data: False leaves the images as they are (MITA without D).
@@ -132,6 +135,7 @@ class MITA(Method):
         "shared_gradient": False,
         "gradient_filter": None,
         "by_uncertainty": False,
+        "balance_classes": False,
         "keep_confidence": False,
         "lr": 1e-3,
         "source_share": 0.0,
@@ -159,13 +163,14 @@ class MITA(Method):
         shared_gradient: bool = True,
         gradient_filter: Literal["spectral"] | None = "spectral",
         by_uncertainty: bool = True,
+        balance_classes: bool = True,
         keep_confidence: bool = True,
         adapt_data: bool = True,
         adapt_model: bool = True,
         lr: float = 1e-2,
         data_model_lr: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
-        source_share: float = 0.005,
+        source_share: float = 0.02,
         precision: Precision = "float32",
         seed: int = 0,
     ) -> None:
@@ -202,7 +207,7 @@ class MITA(Method):
             samples,
         )
         settings: dict[str, Any] = {"betas": betas, "randomness": self.randomness, "source_share": source_share}
-        settings |= {"by_uncertainty": by_uncertainty}
+        settings |= {"by_uncertainty": by_uncertainty, "balance_classes": balance_classes}
         shared_gradient = shared_gradient and adapt_data
         predictor_ada = data_model_ada = None
         if adapt_model and not self.single:
