@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from result_sections.section import Section
 
+FORWARD_ONLY = ("source", "bn", "bn_clustered")
+WITH_UPDATES = ("source", "bn", "tent", "tea", "mita", *(f"{name}_clustered" for name in ("bn", "tent", "tea", "mita")))
+
+
+def _on_pairs(scenario: str, title: str, about: str, verdict: str, rows: tuple[str, ...]) -> Section:
+    """Return a section on the six pairs, whose rows are of the runs with and without clustered statistics."""
+    return Section(f"{scenario}_clustered", title, about, verdict, beside=scenario, rows=rows, brief=True)
+
+
 SECTIONS = (
     Section(
         "clustered_tuning",
@@ -18,8 +27,8 @@ SECTIONS = (
         images=4000,
         brief=True,
     ),
-    Section(
-        "outlier_clustered",
+    _on_pairs(
+        "outlier",
         "Clustered statistics: outliers",
         "The streams of the section on outliers, with and without clustered statistics; no weight is updated. The"
         " corruptions were not used to choose the constants. Fifty outliers a seed are few (one is two points);"
@@ -27,39 +36,31 @@ SECTIONS = (
         "Outliers rise above Source in five of the six pairs, in the mean by far, and above BN in the mean of every"
         " pair but elastic transform in fog, where both are level and below Source. The rest of the streams loses a"
         " little, most of all zoom blur.",
-        beside="outlier",
-        rows=("source", "bn", "bn_clustered"),
-        brief=True,
+        FORWARD_ONLY,
     ),
-    Section(
-        "mixture_clustered",
+    _on_pairs(
+        "mixture",
         "Clustered statistics: mixtures",
         "The streams of the section on mixtures, with and without clustered statistics; no weight is updated.",
         "All mixtures gain. In the mean clustered statistics are within a point of the oracle, which knows the kinds"
         " ([clustered.md](clustered.md)).",
-        beside="mixture",
-        rows=("source", "bn", "bn_clustered"),
-        brief=True,
+        FORWARD_ONLY,
     ),
-    Section(
-        "outlier_clustered",
-        "MITA with clustered statistics: outliers",
+    _on_pairs(
+        "outlier",
+        "Methods with clustered statistics: outliers",
         "The same streams with the methods that update weights.",
         "MITA with clustered statistics has the outliers of BN with them, in the mean, and on the rest of the streams"
         " the accuracy of MITA without them.",
-        beside="outlier",
-        rows=("source", "bn", "tea", "mita", "bn_clustered", "mita_clustered"),
-        brief=True,
+        WITH_UPDATES,
     ),
-    Section(
-        "mixture_clustered",
-        "MITA with clustered statistics: mixtures",
+    _on_pairs(
+        "mixture",
+        "Methods with clustered statistics: mixtures",
         "The same streams with the methods that update weights.",
         "MITA with clustered statistics is first in five pairs and slightly below BN with them in the sixth (motion"
         " blur and contrast), and in the mean far above MITA without them.",
-        beside="mixture",
-        rows=("source", "bn", "tea", "mita", "bn_clustered", "mita_clustered"),
-        brief=True,
+        WITH_UPDATES,
     ),
     Section(
         "clustered_pure",

@@ -14,12 +14,16 @@ from torch import Tensor, nn
 
 import midway
 from midway import data
-from midway.adaptation.class_subset import of_imagenet_classes, select_classes
+from midway.adaptation.class_subset import select_classes
 from midway.bench import Grid, ResourceCache
 from midway.models import SelectLogits
 from midway.testing import tiny_network
 
 WriteImage = Callable[..., Path]
+
+
+D109 = 3957384
+"""The sum over the published list of place times index, against any slip or exchange."""
 
 
 def same(network: nn.Module, name: str, classes: int) -> nn.Module:
@@ -114,6 +118,9 @@ def test_the_lists_are_the_published_ones() -> None:
     assert max(*r, *a, *d) < 1000
     assert {1, 988} <= set(r) <= set(range(1000))
     assert (sum(r), sum(a)) == (86135, 102178)  # any slip of a digit
+    for name in ("imagenet-r", "imagenet-a", "imagenet-d109"):  # the list of logits and that of classes
+        assert tuple(data.class_indices(name).values()) == data.imagenet_indices(name)
+    assert sum((place + 1) * index for place, index in enumerate(d)) == D109
     assert all(
         data.imagenet_indices(name) is None for name in ("imagenet", "imagenet-v2", "imagenet-sketch", "cifar10")
     )
@@ -142,7 +149,11 @@ def test_networks_whose_head_is_not_linear() -> None:
     chosen = select_classes(Pooled(), [4, 1])
     assert isinstance(chosen, SelectLogits)
     assert torch.equal(chosen(images), images.flatten(1)[:, [4, 1]])
-    assert isinstance(of_imagenet_classes(Pooled(), [4, 1]), Pooled)
+    assert torch.equal(select_classes(Pooled(), [4, 1], or_just_these=True)(images), chosen(images))
+    just_these = select_classes(Pooled(), [9, 8, 7, 6, 5, 4], or_just_these=True)  # it was trained on six classes
+    assert torch.equal(just_these(images), Pooled()(images))
+    with pytest.raises(ValueError, match="there is no logit 9: the network has 6 logits"):
+        select_classes(Pooled(), [9, 0], or_just_these=True)(images)
     alone = select_classes(nn.Linear(3, 5), [2])
     assert alone(torch.rand(1, 3)).shape == (1, 1)
 
@@ -163,3 +174,36 @@ def test_plans_give_a_network_of_imagenet_the_classes_of_the_set(tmp_path: Path,
         torch.testing.assert_close(answers[1000, name], whole[:, list(data.imagenet_indices(name) or ())])
     assert torch.equal(answers[200, "imagenet-r"], answers[200, "imagenet-a"])
     assert np.isfinite(whole.numpy()).all()
+
+
+class Thousand(nn.Module):
+    """Answers every image with the class that its first pixel names: index 4 * value; its head is not linear."""
+
+    def __init__(self, indices: list[int], classes: int = 1000) -> None:
+        super().__init__()
+        self.table, self.classes = torch.tensor(indices), classes
+
+    def forward(self, images: Tensor) -> Tensor:
+        value = (images[:, 0, 0, 0] * 255).round().long()
+        return 10 * nn.functional.one_hot(self.table[value], self.classes).float()
+
+
+def test_a_network_of_imagenet_is_evaluated_with_the_classes_of_the_set(
+    tmp_path: Path, write_image: WriteImage
+) -> None:
+    for name, value in (("ambulance", 0), ("zebra", 1)):
+        write_image(tmp_path / "real" / name / "1.png", value, (16, 16))
+    domain = data.load("imagenet-d109", tmp_path, domain="real")
+    network = Thousand([407, 340])
+    assert midway.evaluate(network, domain).accuracy == 100
+    with pytest.raises(ValueError, match="adapt the network limited to them"):
+        midway.evaluate(midway.Source(network), domain)
+    limited = midway.Source(select_classes(network, domain.logits or ()))
+    assert midway.evaluate(limited, midway.streams.pure(domain, "clean")).accuracy == 100
+    just_these = Thousand([1, 108], classes=109)
+    assert midway.evaluate(just_these, domain).accuracy == 100
+    assert midway.evaluate(midway.Source(just_these), domain).accuracy == 100
+    assert midway.compare(network, domain, "source", progress=False)["source"].accuracy == 100
+    for text in ("mixed:clean", "shuffled:clean", "correlated:clean@0", "imbalanced:clean@5", "long_tailed:clean@0.5"):
+        with pytest.raises(ValueError, match=r"109 class folders and the network 1000 logits"):
+            midway.evaluate(network, midway.streams.build(text, domain))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from midway.adaptation.head import head_of
-from midway.adaptation.problem import IMAGENET_SIZE
-from midway.models import SelectLogits
+from midway.models import SelectLogits, logits_of
 
 
-def select_classes(model: nn.Module, indices: Sequence[int]) -> nn.Module:
+def select_classes(model: nn.Module, indices: Sequence[int], *, or_just_these: bool = False) -> nn.Module:
     """Return a copy of a network that has only some of its classes.
 
     The logits are chosen before the softmax, so probabilities, entropies and ln C are those of the chosen classes. If a
@@ -22,6 +22,8 @@ def select_classes(model: nn.Module, indices: Sequence[int]) -> nn.Module:
     Args:
         model: A classifier, for example of the 1,000 ImageNet classes; it is not changed.
         indices: The classes to keep, in the order of the new labels.
+        or_just_these: Leave a network that has just as many classes, and not all of the indices, as it is: it was
+            trained on these classes.
 
     Example:
         >>> import midway, torch
@@ -36,8 +38,10 @@ def select_classes(model: nn.Module, indices: Sequence[int]) -> nn.Module:
     try:
         name, head = head_of(model)
     except ValueError:
-        return SelectLogits(model, indices)
+        return _SelectIfMore(model, indices) if or_just_these else SelectLogits(model, indices)
     if max(indices) >= head.out_features:
+        if or_just_these and head.out_features == len(indices):
+            return model
         raise ValueError(f"the model has {head.out_features} classes, so there is no class {max(indices)}.")
     chosen = nn.Linear(head.in_features, len(indices), bias=head.bias is not None).to(head.weight)
     rows = torch.tensor(list(indices), device=head.weight.device)
@@ -52,10 +56,11 @@ def select_classes(model: nn.Module, indices: Sequence[int]) -> nn.Module:
     return model
 
 
-def of_imagenet_classes(model: nn.Module, indices: Sequence[int]) -> nn.Module:
-    """Return a network of the 1,000 ImageNet classes with the chosen ones; a network of another size as it is."""
-    try:
-        outputs = head_of(model)[1].out_features
-    except ValueError:
-        return model
-    return select_classes(model, indices) if outputs == IMAGENET_SIZE.classes else model
+class _SelectIfMore(SelectLogits):
+    """``SelectLogits`` for a network whose number of logits is known only when it runs."""
+
+    def forward(self, images: Any) -> Tensor:
+        """Return the chosen logits, or all if there are just as many."""
+        logits = logits_of(self.model(images))
+        just_these = len(self.indices) == logits.shape[-1] <= int(self.indices.max())
+        return logits if just_these else self.chosen(logits)

@@ -31,8 +31,8 @@ ADDED_LATER = (
     ("fill", "grey"),
     ("balance_classes", False),
 )
-"""Hyper-parameters that were added after results had been stored, with the value at which nothing changes. At this value
-they are not part of a cell, so earlier results keep their keys."""
+"""Hyper-parameters that were added after results had been stored, with the value at which nothing changes. With this
+value they are not part of a cell, so earlier results keep their keys."""
 
 
 class PlanError(ValueError):

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
 from midway.adaptation.base import Method
+from midway.adaptation.parameters import first_weight
 from midway.adaptation.registry import find
 from midway.bench.batches import as_stream
-from midway.bench.measure import answer, measure
+from midway.bench.measure import AnyStream, answer, measure
 from midway.bench.record import Result
+from midway.bench.resources import limited_to
 from midway.data.class_lists import Classes
-from midway.models import SelectLogits
+from midway.data.loaders.imagenet_variants import is_imagenet_subset
 
 
 def evaluate(
@@ -45,8 +48,8 @@ def evaluate(
     """
     shown, logits = as_stream(stream, images=images, classes=classes)
     if not isinstance(method, Method):
-        method = find("source")(method if logits is None else SelectLogits(method, logits))
-    elif logits is not None:
+        method = find("source")(method if logits is None else limited_to(method, logits))
+    elif logits is not None and not _has_just(logits, method, shown):
         raise ValueError(
             "the classes are some of the network's: adapt the network limited to them, "
             "midway.models.SelectLogits(model, data.logits), and evaluate it on midway.streams.pure(data, 'clean')."
@@ -54,3 +57,9 @@ def evaluate(
     if reset:
         method.reset()
     return measure(method, shown, answer(method, shown, on_batch=on_batch))
+
+
+def _has_just(logits: tuple[int, ...], method: Method, shown: AnyStream) -> bool:
+    """Return whether the network of a method was trained on just these classes of ImageNet."""
+    images = next(iter(shown)).images[:2].to(first_weight(method, torch.empty(0)))
+    return is_imagenet_subset(logits) and method.network_logits(images).shape[1] == len(logits)

@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -19,12 +19,13 @@ from torch import Tensor, nn
 
 from midway._files import file_digest
 from midway._suggest import unknown
-from midway.adaptation.class_subset import of_imagenet_classes
+from midway.adaptation.class_subset import select_classes
 from midway.bench.record import Cell
-from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, imagenet_indices, load
+from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, load
 from midway.data.datasets import REGISTRY as DATA_SETS
+from midway.data.loaders.imagenet_variants import is_imagenet_subset
 from midway.methods import Method, adapt, names
-from midway.models import ARCHITECTURES, SelectLogits, cards, create, logits_of
+from midway.models import ARCHITECTURES, cards, create, logits_of
 from midway.models import load as load_checkpoint
 from midway.streams import Shifted, Stream, build
 
@@ -201,15 +202,13 @@ class ResourceCache:
 
     def network(self, cell: Cell) -> nn.Module:
         """Return the network of a cell on its device, in its precision."""
-        data, indices = self.data_set(cell), imagenet_indices(cell.data)
+        data = self.data_set(cell)
         classes = len(data.class_names)
-        key = (cell.network, cell.weights, classes, indices, data.logits, cell.precision, cell.device)
+        key = (cell.network, cell.weights, classes, data.logits, cell.precision, cell.device)
         if key not in self._networks:
             network = self._make_network(cell.network, classes if data.logits is None else max(data.logits) + 1)
             if data.logits is not None:
-                network = SelectLogits(network, data.logits)
-            elif indices is not None:
-                network = of_imagenet_classes(network, indices)
+                network = limited_to(network, data.logits)
             self._networks[key] = (InBf16(network) if cell.precision == "bf16" else network).to(cell.device)
         return self._networks[key]
 
@@ -279,6 +278,11 @@ def arranged(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:
     if len(indices) == len(data) and (np.diff(indices) == 1).all():
         return data
     return replace(data, images=Picked(data.images, indices), labels=data.labels[indices])
+
+
+def limited_to(network: nn.Module, logits: Sequence[int]) -> nn.Module:
+    """Return a network with some of its classes; one that was trained on just the classes of ImageNet-R as it is."""
+    return select_classes(network, logits, or_just_these=is_imagenet_subset(logits))
 
 
 class Picked:

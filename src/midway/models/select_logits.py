@@ -35,7 +35,10 @@ class SelectLogits(nn.Module):
 
     def forward(self, images: Any) -> Tensor:
         """Return the chosen logits."""
-        logits = logits_of(self.model(images))
+        return self.chosen(logits_of(self.model(images)))
+
+    def chosen(self, logits: Tensor) -> Tensor:
+        """Return some of these logits."""
         if int(self.indices.max()) >= logits.shape[-1]:
             raise ValueError(f"there is no logit {int(self.indices.max())}: the network has {logits.shape[-1]} logits.")
         chosen: Tensor = logits[..., self.indices]

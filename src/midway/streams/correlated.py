@@ -11,7 +11,7 @@ from midway.streams.domains import Domains, domains_of
 from midway.streams.over_time import shares_of
 from midway.streams.parsing import scenario_text
 from midway.streams.registry import REGISTRY, scenario
-from midway.streams.scenarios import Shift, labels_of, source_of
+from midway.streams.scenarios import Shift, folder_classes, labels_of, source_of
 from midway.streams.stream import Data, Stream
 
 Arrange = Callable[[NDArray[np.int64], np.random.Generator], NDArray[np.int64]]
@@ -37,7 +37,7 @@ def mixed(data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size:
     """
     domains = domains_of("mixed", data, shifts, severity, seed)
     order = _random(seed, domains).permutation(len(domains.order))
-    return _stream("mixed", domains, order, None, severity, batch_size)
+    return _stream("mixed", data, domains, order, None, severity, batch_size)
 
 
 @scenario("shuffled:fog+snow")
@@ -56,7 +56,7 @@ def shuffled(data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_si
     """
     domains = domains_of("shuffled", data, shifts, severity, seed)
     parts = _in_parts(domains, lambda labels, rng: rng.permutation(len(labels)), seed)
-    return _stream("shuffled", domains, parts, None, severity, batch_size)
+    return _stream("shuffled", data, domains, parts, None, severity, batch_size)
 
 
 @scenario("random_order:fog+snow")
@@ -77,7 +77,7 @@ def random_order(
     domains = domains_of("random_order", data, shifts, severity, seed)
     turns = np.random.default_rng((seed, len(domains.members))).permutation(len(domains.members))
     order = np.concatenate([np.flatnonzero(domains.group == turn) for turn in turns])
-    return _stream("random_order", domains, order, None, severity, batch_size)
+    return _stream("random_order", data, domains, order, None, severity, batch_size)
 
 
 @scenario("correlated:fog+snow@0.1", amount="nonnegative")
@@ -105,7 +105,7 @@ def correlated(
     REGISTRY["correlated"].check_amount(concentration)
     domains = domains_of("correlated", data, shifts, severity, seed)
     order = _in_parts(domains, lambda labels, rng: correlate(labels, concentration, rng), seed)
-    return _stream("correlated", domains, order, concentration, severity, batch_size)
+    return _stream("correlated", data, domains, order, concentration, severity, batch_size)
 
 
 @scenario("mixed_correlated:fog+snow@0.01", amount="nonnegative")
@@ -136,7 +136,7 @@ def mixed_correlated(
     rng = _random(seed, domains)
     shuffle = rng.permutation(len(domains.order))  # a sort by label alone would keep the order of the shifts
     order = shuffle[correlate(domains.labels[domains.order[shuffle]], concentration, rng)]
-    return _stream("mixed_correlated", domains, order, concentration, severity, batch_size)
+    return _stream("mixed_correlated", data, domains, order, concentration, severity, batch_size)
 
 
 @scenario("imbalanced:fog@500000", amount="positive")
@@ -168,7 +168,14 @@ def imbalanced(
         drawn.append(rng.choice(classes, size=draws, p=weights / weights.sum()))
     order = [rng.choice(np.flatnonzero(labels == label)) for label in np.concatenate(drawn)]
     text = scenario_text("imbalanced", [name], ratio, severity)
-    return Stream({name: images}, labels, order=order, batch_size=batch_size, name=text)
+    return Stream(
+        {name: images},
+        labels,
+        order=order,
+        batch_size=batch_size,
+        name=text,
+        folder_classes=folder_classes(data),
+    )
 
 
 @scenario("long_tailed:fog@0.1", amount="share")
@@ -200,7 +207,14 @@ def long_tailed(
     ]
     order = rng.permutation(np.concatenate(drawn))
     text = scenario_text("long_tailed", [name], ratio, severity)
-    return Stream({name: images}, labels, order=order, batch_size=batch_size, name=text)
+    return Stream(
+        {name: images},
+        labels,
+        order=order,
+        batch_size=batch_size,
+        name=text,
+        folder_classes=folder_classes(data),
+    )
 
 
 def correlate(labels: NDArray[np.int64], concentration: float, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -258,9 +272,21 @@ def _random(seed: int, domains: Domains) -> np.random.Generator:
 
 
 def _stream(
-    kind: str, domains: Domains, positions: NDArray[np.int64], amount: float | None, severity: int, batch_size: int
+    kind: str,
+    data: Data,
+    domains: Domains,
+    positions: NDArray[np.int64],
+    amount: float | None,
+    severity: int,
+    batch_size: int,
 ) -> Stream:
     """Return the stream of all images of the domains at these positions of ``domains.order``."""
-    text = scenario_text(kind, list(domains.sources), amount, severity)
-    order, group = domains.order[positions], domains.group[positions]
-    return Stream(domains.sources, domains.labels, order=order, group=group, batch_size=batch_size, name=text)
+    return Stream(
+        domains.sources,
+        domains.labels,
+        order=domains.order[positions],
+        group=domains.group[positions],
+        batch_size=batch_size,
+        name=scenario_text(kind, list(domains.sources), amount, severity),
+        folder_classes=folder_classes(data),
+    )

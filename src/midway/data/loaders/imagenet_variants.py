@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -33,8 +34,8 @@ def _subsets() -> dict[str, list[int] | dict[str, int]]:
 def imagenet_indices(name: str) -> tuple[int, ...] | None:
     """Return the index among the 1,000 ImageNet classes of each class of a data set; None if it has all, or others.
 
-    A network of 1,000 classes is evaluated on such a set with these logits alone, chosen before the softmax
-    (``midway.adaptation.class_subset.select_classes``).
+    They are the ``logits`` of the set: a network of 1,000 classes is evaluated on it with these logits alone, chosen
+    before the softmax (``midway.adaptation.class_subset.select_classes``).
 
     Example:
         >>> from midway import data
@@ -45,6 +46,18 @@ def imagenet_indices(name: str) -> tuple[int, ...] | None:
     """
     subset = _subsets().get(name)
     return None if subset is None else tuple(subset.values() if isinstance(subset, dict) else subset)
+
+
+def is_imagenet_subset(logits: Sequence[int]) -> bool:
+    """Return whether logits are those of a set with some of the ImageNet classes.
+
+    Networks of 1,000 classes are limited to them; networks that were trained on just these classes are not.
+
+    Example:
+        >>> is_imagenet_subset(imagenet_indices("imagenet-r")), is_imagenet_subset((0, 1))
+        (True, False)
+    """
+    return any(tuple(logits) == imagenet_indices(name) for name in _subsets())
 
 
 @dataset("imagenet-r", remedy="get imagenet-r.tar from github.com/hendrycks/imagenet-r; it has 200 class folders.")
@@ -64,7 +77,8 @@ def load_wordnet_folders(root: Path, *, name: str, size: int | None, classes: Se
             f"{root} has {len(folders)} class folders, expected {expected}, whose order gives the labels: give the "
             f"names of all in classes=, or {REMEDY}"
         )
-    return load_classes(root, name=name, size=size, classes=classes)
+    data = load_classes(root, name=name, size=size, classes=classes)
+    return data if classes is not None or indices is None else replace(data, logits=indices)
 
 
 @dataset(
@@ -90,7 +104,11 @@ def load_v2(root: Path, *, size: int | None) -> ImageSet:
     "and sketch); of its classes the 109 that are one ImageNet class each are read.",
 )
 def load_d109(root: Path, *, domain: str | None, size: int | None) -> ImageSet:
-    """Load all images of a domain of DomainNet whose class corresponds to exactly one class of ImageNet."""
+    """Load all images of a domain of DomainNet whose class corresponds to exactly one class of ImageNet.
+
+    Some of the published pairs are wrong in sense (duck is platypus, dragon is Komodo dragon, ocean is ocean liner,
+    knee is knee pad); published numbers include them, so they stay.
+    """
     subset = _subsets()["imagenet-d109"]
     names = tuple(subset) if isinstance(subset, dict) else ()
     domains = [folder for folder in subfolders(root) if set(subfolders(root / folder)) & set(names)]
@@ -101,7 +119,9 @@ def load_d109(root: Path, *, domain: str | None, size: int | None) -> ImageSet:
     if not any(files):
         raise FileNotFoundError(f"{root / domain} has no images, expected CLASS/*.jpg: {REMEDY}")
     labels = np.repeat(np.arange(len(names)), [len(paths) for paths in files])
-    return ImageSet(LazyImages([path for paths in files for path in paths], size), labels, names, "imagenet-d109")
+    images = LazyImages([path for paths in files for path in paths], size)
+    indices = imagenet_indices("imagenet-d109")
+    return ImageSet(images, labels, names, "imagenet-d109", logits=indices, complete=False)
 
 
 def _unpacked(root: Path, name: str) -> Path:
