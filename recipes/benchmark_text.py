@@ -47,8 +47,9 @@ PRECISIONS = {
 
 ORDER_TEXT = """\
 Errors here beside published ones of other networks. They are comparable in the order of the methods, not in their
-level. WRN-28-10 and ResNet-26 GN are of the repository of Döbler and Marsden, with 10,000 images a corruption;
-ResNet-18 is of NOTE's, each corruption by itself in batches of 64, and its NOTE has a network trained with its layers.
+level. WRN-28-10 and ResNet-26 GN are of the repository of Döbler and Marsden, with 10,000 images a corruption in
+batches of 200; it has Adam, but its code builds SAR with SGD. ResNet-18 is of NOTE's, each corruption by itself in
+batches of 64, and its NOTE has a network trained with its layers.
 ResNet-26 GN has no batch statistics, which batches of few classes distort; the network here has.
 """
 

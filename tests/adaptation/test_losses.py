@@ -95,10 +95,10 @@ def test_unknown_losses_are_refused() -> None:
         midway.Tent(tiny_network(), loss="energy")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["tent", "eata", "sar", "deyo"])
+@pytest.mark.parametrize("name", ["tent", "eata", "rdumb", "sar", "deyo"])
 def test_come_replaces_the_entropy(name: str) -> None:
     settings = {} if name == "tent" else {"margin": 2.0}
-    settings |= {"redundancy": 1.1} if name == "eata" else {}
+    settings |= {"redundancy": 1.1} if name in ("eata", "rdumb") else {}
     settings |= {"threshold": -1.0} if name == "deyo" else {}
     stream = batches(3)
     plain, default = (midway.adapt(tiny_network(), name, **settings, **s) for s in ({"loss": "entropy"}, {}))

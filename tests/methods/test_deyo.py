@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -139,6 +140,17 @@ def test_published_settings() -> None:
     for batch_size, lr in sizes.items():
         defaults = midway.DeYO.defaults_for(IMAGENET_SIZE._replace(batch_size=batch_size))
         assert defaults == {"threshold": 0.3, "optimizer": "sgd", "lr": pytest.approx(lr)}
+
+
+def test_the_published_threshold_of_large_images_depends_on_network_and_batch() -> None:
+    for norm, count, threshold in (("batch", 2, 0.3), ("batch", 1, 0.2), ("layer", 2, 0.2), ("group", 2, 0.2)):
+        network = nn.Sequential(nn.AvgPool2d(16), tiny_network(norm))  # type: ignore[arg-type]
+        method = midway.DeYO(network)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a single image
+            method(torch.rand(count, 3, 128, 128))
+        assert method.hyperparameters["threshold"] == threshold
+    assert midway.DeYO(tiny_network("layer"), threshold=0.3).hyperparameters["threshold"] == 0.3
 
 
 def test_what_it_cannot_do_it_says() -> None:

@@ -68,6 +68,23 @@ def test_errors_are_means_over_streams_and_seeds() -> None:
     assert str(source[5]) == "1.0"
 
 
+def test_published_errors_are_those_of_the_same_data() -> None:
+    frame = Frame((*rows("source", "mixed", {0: 40.0}), *rows("roid", "mixed", {0: 40.0})), source="source")
+    heads = {
+        data: [
+            column.group for column in benchmark_table(frame, STREAMS, data=data).columns if column.origin == "paper"
+        ]
+        for data in ("cifar10-mini", "cifar100", "imagenet", "pacs")
+    }
+    networks = {
+        "cifar10-mini": ["WRN-28-10"],
+        "cifar100": ["ResNeXt-29"],
+        "imagenet": ["ResNet-50", "ViT-B/16"],
+        "pacs": [],
+    }
+    assert heads == {data: [f"mixed domains, {name}" for name in each] for data, each in networks.items()}
+
+
 def test_outliers_are_counted_alone_and_missing_streams_leave_a_gap() -> None:
     part = rows("tent", "outlier", {0: 70.0}, outliers=30.0)[2:]  # the first pair was not run
     frame = Frame((*rows("source", "outlier", {0: 50.0}, outliers=45.0), *part), source="source")
@@ -88,7 +105,9 @@ def test_rows_are_all_methods_but_the_dear_ones() -> None:
 
 def test_published_errors_have_a_column_and_a_method() -> None:
     labels = {entry.label for entry in benchmark_entries()}
-    for stream, by_network in published_errors().items():
+    every = [item for data in ("cifar10", "cifar100-c", "imagenet-c") for item in published_errors(data).items()]
+    assert len(every) == 4 + 4 + 3
+    for stream, by_network in every:
         assert stream in STREAMS
         for errors in by_network.values():
             assert errors.keys() <= labels

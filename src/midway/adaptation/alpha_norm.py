@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from midway.adaptation.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
 
 SHARE = 0.1
-"""The published share of the batch."""
+"""The share of the batch that is published for single images."""
 
 
 def alpha_statistics(model: nn.Module, share: float = SHARE) -> nn.Module:

@@ -77,7 +77,8 @@ def benchmark(
     counted = f", {grid.images:,} images a corruption" if grid.images else ""
     counted += ", bf16" if cells[0].precision == "bf16" else ""
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
-    table = benchmark_table(frame(records), columns, title=f"Benchmark. {network} on {data}{counted}", notes=notes)
+    title = f"Benchmark. {network} on {data}{counted}"
+    table = benchmark_table(frame(records), columns, data=data, title=title, notes=notes)
     print_table(console, table)
     for suffix in FORMATS:
         export([table], out / f"table{suffix}")

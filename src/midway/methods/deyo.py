@@ -21,6 +21,7 @@ from midway.adaptation.parameters import (
     last_stage,
     norm_affine,
     outside,
+    plain_batch_norms,
 )
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -48,7 +49,8 @@ class DeYO(Method):
         model: The classifier to adapt.
         margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.5).
         weight_margin: Entropy at which the entropy's weight is 1, as a share of ln C (the paper: 0.4).
-        threshold: Smallest PLPD (published: 0.3 for ImageNet-C, 0.2 elsewhere and in comparisons on CIFAR).
+        threshold: Smallest PLPD (published: 0.3 for ImageNet-C with BatchNorm; 0.2 for networks without BatchNorm,
+            single images, mixed streams and in comparisons; 0.5 for data with spurious correlations).
         grid: Patches per side (the paper: 4).
         exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
             three blocks and the final norm of transformers). None detects them, () excludes nothing.
@@ -123,9 +125,12 @@ class DeYO(Method):
         return {"threshold": 0.3, "optimizer": "sgd", "lr": published_lr(problem.batch_size)}
 
     def resolve(self, images: Tensor, logits: Tensor) -> None:
-        """Choose the values left at None; the step size for ImageNet also depends on the network."""
-        unresolved = self.hyperparameters["lr"] is None
+        """Choose the values left at None; those for ImageNet also depend on the network."""
+        given = self.hyperparameters
+        unresolved = given["lr"] is None
         super().resolve(images, logits)
+        if given["threshold"] is None and (len(images) == 1 or not plain_batch_norms(self.model)):
+            self.resolved["threshold"] = 0.2
         if unresolved and Problem.of(images, logits).is_imagenet_size:
             self.resolved["lr"] = published_lr(len(images), transformer=is_transformer(self.model))
 

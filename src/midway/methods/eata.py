@@ -126,7 +126,7 @@ class EATA(Method):
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
-        """Return the published values for a problem of this size."""
+        """Return the published values; the redundancy between published numbers of classes is Midway's own."""
         large = problem.is_imagenet_size
         return {
             "fisher_weight": 2000 if large else 1,

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from midway.adaptation.about import About
+from midway.adaptation.losses import EntropyLoss
 from midway.adaptation.optimization import OptimizerKind
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -35,6 +36,7 @@ class RDumb(EATA):
         averaging: Share of the past in the mean prediction (the paper: 0.9).
         optimizer: ``"adam"`` (published comparisons for CIFAR) or ``"sgd"`` with momentum 0.9 (the paper for ImageNet).
         lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: 2.5e-4 for ImageNet).
+        loss: ``"entropy"``, or ``"come"`` in its place, in the loss and in the filter (Zhang et al., ICLR 2025).
 
     Example:
         >>> import midway, torch
@@ -74,8 +76,17 @@ class RDumb(EATA):
         averaging: float = 0.9,
         optimizer: OptimizerKind | None = None,
         lr: float | None = None,
+        loss: EntropyLoss = "entropy",
     ) -> None:
-        super().__init__(model, margin=margin, redundancy=redundancy, averaging=averaging, optimizer=optimizer, lr=lr)
+        super().__init__(
+            model,
+            margin=margin,
+            redundancy=redundancy,
+            averaging=averaging,
+            optimizer=optimizer,
+            lr=lr,
+            loss=loss,
+        )
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}.")
         self.every = every
@@ -83,7 +94,7 @@ class RDumb(EATA):
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
-        """Return the published values for a problem of this size."""
+        """Return those of the paper for ImageNet and of comparisons for CIFAR; other redundancies are those of EATA."""
         defaults = super().defaults_for(problem)
         del defaults["fisher_weight"]
         return defaults | {"redundancy": 0.4 if 10 <= problem.classes <= 100 else redundancy_margin(problem.classes)}

@@ -127,7 +127,7 @@ class SAR(Method):
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
-        """Return the published values for a problem of this size."""
+        """Return the paper's values for ImageNet's size, those of TEA's comparison and Midway's share of ln C else."""
         share = math.log(problem.classes) / math.log(IMAGENET_SIZE.classes)
         return {
             "recover_below": round(0.2 * share, 4),

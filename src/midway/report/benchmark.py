@@ -14,13 +14,18 @@ ERROR = "mean_error"
 
 
 def benchmark_table(
-    frame: Frame, streams: Mapping[str, Streams], *, title: str = "", notes: Iterable[str] = ()
+    frame: Frame,
+    streams: Mapping[str, Streams],
+    *,
+    data: str = "cifar10",
+    title: str = "",
+    notes: Iterable[str] = (),
 ) -> Table:
     """Return the errors of each label, averaged over the streams of each column, and what a batch costs.
 
     A label has a value where it has results for all streams of a column; its spread is over the seeds that all streams
-    of the column share. Published errors of other networks follow the columns that have some. A backward pass counts as
-    one pass; the time is relative to Source's.
+    of the column share. Published errors of other networks on the same data follow the columns that have
+    some. A backward pass counts as one pass; the time is relative to Source's.
     """
     columns: list[Column] = []
     values: list[dict[str, Value]] = []
@@ -30,7 +35,7 @@ def benchmark_table(
             continue
         columns.append(Column(None, column.title, ERROR, origin=OURS))
         values.append(mark_column(errors, columns[-1], frame.source))
-        for network, published in published_errors().get(name, {}).items():
+        for network, published in published_errors(data).get(name, {}).items():
             known = {label: [error] for label, error in published.items() if label in errors}
             if known:
                 columns.append(Column(None, f"{column.title}, {network}", ERROR, origin=PAPER))
@@ -43,7 +48,11 @@ def benchmark_table(
         "error in percent, averaged over the streams of a column; the best in bold; * is worse than Source",
         *(["outliers: the error on the outliers alone"] if any(c.first_shift_only for c in streams.values()) else []),
         "passes: forward and backward passes over the batch; time: that of a batch relative to Source's",
-        "paper: published errors of other networks, for the order of the methods alone",
+        *(
+            [f"paper: published errors of other networks on {data}, for the order alone"]
+            if published_errors(data)
+            else []
+        ),
     )
     return Table(title, tuple(columns), rows, (*explained, *notes), frame.source)
 
