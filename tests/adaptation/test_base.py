@@ -22,11 +22,11 @@ def test_errors_say_what_to_do() -> None:
         method(images[0])
     with pytest.raises(ValueError, match="batch is empty"):
         method(images[:0])
-    with pytest.raises(ValueError, match=r"does not accept images of shape \(12, 1, 16, 16\): .*channels"):
+    with pytest.raises(ValueError, match=r"does not accept images of shape \(12, 1, 16, 16\) \(for grey images use .*channels"):
         method(images[:, :1])
     with pytest.raises(ValueError, match=r"\(12, 16, 16, 3\) \(\(N, C, H, W\) is right: use images.movedim\(-1, 1\)"):
         method(images.movedim(1, -1))
-    with pytest.raises(ValueError, match=r"does not accept images of shape \(1, 1, 16, 16\): .*channels"):
+    with pytest.raises(ValueError, match=r"does not accept images of shape \(1, 1, 16, 16\) \(for grey images use .*channels"):
         midway.Source(tiny_network("group"))(images[:1, :1])
     with pytest.raises(TypeError, match=r"images are torch.float64, the model is torch.float32"):
         method(images.double())
@@ -167,6 +167,22 @@ def test_networks_with_constants_outside_their_state_dict_save_and_load() -> Non
     method(first)
     other.load_state_dict(method.state_dict())
     assert torch.equal(method(second), other(second))
+
+
+def test_a_snapshot_of_something_else_is_refused_with_the_state_as_before() -> None:
+    method, other = midway.Tent(tiny_network(), lr=1e-2), midway.EATA(tiny_network())
+    clustered = midway.adapt(tiny_network(), "tent", statistics="clustered")
+    for images in batches(2):
+        method(images)
+        other(images)
+        clustered(images)
+    before = method.snapshot()
+    for foreign in (other.snapshot(), clustered.snapshot()):
+        with pytest.raises(ValueError, match="the snapshot is of another method"):
+            method.restore(foreign)
+    with pytest.raises(TypeError, match="restore takes what snapshot"):
+        method.restore(method.state_dict())
+    torch.testing.assert_close(method.snapshot()["tensors"], before["tensors"], rtol=0, atol=0)
 
 
 def test_snapshot_and_restore_go_back_to_any_moment() -> None:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.clustered import ClusteredBatchNorm, use_clustered_statistics
+from midway.adaptation.kinds import KnownKinds, assign
 from midway.adaptation.seen_kinds import kinds_of, shares_of_images
+from midway.adaptation.spectra import spectra
 from midway.bench.entries import Entry, parse_entries
 from midway.testing import batches, tiny_network
 
@@ -205,6 +207,27 @@ def test_methods_say_which_image_is_of_which_kind() -> None:
     lone = images_of([0] * 50 + [1] + [0] * 49, seed=1)
     adapted(lone)
     assert adapted.diagnostics["outliers"] == 1
+
+
+def test_between_batches_the_network_answers_with_what_it_remembers_and_remembers_no_more() -> None:
+    adapted = midway.adapt(tiny_network(), "bn", statistics="clustered")
+    adapted(images_of(ALTERNATING))
+    state = adapted.snapshot()["tensors"]
+    following = images_of([1, 0, 1], seed=2)
+    with torch.no_grad():
+        by_itself, alone = adapted.model(following), midway.clustered(tiny_network())(following)
+    torch.testing.assert_close(adapted.snapshot()["tensors"], state, rtol=0, atol=0)
+    assert torch.equal(by_itself, adapted(following))
+    assert not torch.allclose(by_itself, alone)
+
+
+def test_kinds_are_the_same_under_autocast() -> None:
+    images = images_of(ALTERNATING)
+    plain = spectra(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(spectra(images), plain)
+        reduced = assign(KnownKinds.none(), plain)[0].members
+    assert torch.equal(reduced, assign(KnownKinds.none(), plain)[0].members)
 
 
 def test_the_models_of_mita_share_their_kinds_and_have_memories_of_their_own() -> None:

@@ -190,7 +190,7 @@ ERRORS = {
     "methods = 'tent(label=3)'": "1: tent: the label must be a quoted string, got 3.",
     "methods = 'tent(label=\"a\\nb\")'": r"1: tent: the label 'a\nb' has bytes or control characters that are not "
     "text: leave them out.",
-    "methods = 'tent,tent'": "1: two entries are called 'tent': give each a label of its own.",
+    "methods = 'tent,tent'": "1: two entries are called 'tent': give each a label of its own, such as tent",
     "methods = 'tent,tent(steps=1)'": "1: 'tent' and 'tent(steps=1)' have the same settings: leave one out.",
     "images = 10": "1: there are no methods: name some of source, pl",
     "methods = 'bn'\nnetworks = 'wrn99'": "2: unknown network 'wrn99': did you mean 'wrn",

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.registry import METHODS
-from midway.comparison.recommend import rank
+from midway.comparison.recommend import collapsed, rank
 from midway.metrics import Answers, compute_scores
 from midway.testing import tiny_network
 
@@ -161,7 +161,7 @@ def test_the_better_method_is_first_and_a_collapsed_one_last() -> None:
     assert advice.best.code == "midway.adapt(model, 'repair')"
     collapsed = advice.candidates[-1]
     assert collapsed.rejected
-    assert "has collapsed: it uses 38 % as many classes as the source" in collapsed.reason
+    assert "has collapsed: it uses 1.8 classes, for the last images 38 % as many as the source" in collapsed.reason
     assert "changes" in advice.best.reason
     assert "not collapsed" in advice.best.reason
     assert "adapted = midway.adapt(model, 'repair')" in str(advice)
@@ -184,6 +184,12 @@ def test_a_collapsed_method_is_not_recommended_even_alone() -> None:
     advice = quiet(network, striped(32), "collapse", batch_size=8)
     assert advice.candidates[-1].label == "collapse"
     assert advice.leave
+
+
+def test_one_class_is_a_collapse_even_if_the_source_has_hardly_more() -> None:
+    assert collapsed({"late_classes": 100.0, "classes_used": 1.0})
+    assert not collapsed({"late_classes": 100.0, "classes_used": 1.2})
+    assert collapsed({"late_classes": 59.0, "classes_used": 5.0})
 
 
 def test_labels_are_not_used_and_failures_are_listed(tmp_path: Path) -> None:

@@ -60,7 +60,14 @@ def test_forms_of_classes(folder: Path, classes: data.class_lists, labels: list[
     assert loaded.labels[[0, -1]].tolist() == labels
     assert loaded.class_names[labels[0]] == FISH
     assert loaded.logits is None
-    assert loaded.complete
+    by_names = isinstance(classes, str) or (isinstance(classes, list) and classes[0] == "a")
+    assert loaded.complete is not by_names
+
+
+def test_names_of_some_classes_are_refused_where_the_network_has_more(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"2 class folders and the network 1000 logits.*the names of all classes"):
+        midway.evaluate(FishOrShark(), folder, classes=[FISH, SHARK])
+    assert midway.evaluate(FishOrShark(), folder, classes={FISH: 1, SHARK: 2}).images == 8
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_notes_on_few_images_and_on_what_was_left_out(made: Made) -> None:
     (comparison,) = group_records([made("bn", "pure:fog", 50.0, images=4)], left_out=left_out)
     assert comparison.table().notes == (
         "accuracy in percent; the best in bold; * falls below the unadapted Source",
-        "columns with only 4 images change in steps of 25 points",
+        "columns with few images change in steps: 25.0 points with 4 images",
         "memo was left out: would take about 500 s of the 120 s there are",
     )
 

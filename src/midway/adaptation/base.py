@@ -271,8 +271,8 @@ class Method(Stateful, metaclass=_Sealed):
             self._warned_of_single_image = True
             warnings.warn(
                 f"{self.about.title} normalises with the statistics of the batch, and this batch is a single image: "
-                "give larger batches, or mix in the source's statistics, for example BN(model, prior=16).",
-                stacklevel=4,
+                'give larger batches, or statistics="clustered", which rely on the source and on earlier images.',
+                stacklevel=5,  # the line that calls the method, through Module.__call__
             )
 
     def _prepare(self, images: Tensor) -> Tensor:
@@ -291,7 +291,7 @@ class Method(Stateful, metaclass=_Sealed):
                 except ValueError as refusal:  # what the network says to its user, who knows nothing of layouts
                     self._set_layout(channels_last=True)
                     raise refusal from refusal.__cause__
-            self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=5)
+            self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=6)
             self._checked_shapes.add(few.shape)
         return images.contiguous(memory_format=self.memory_format if images.ndim == 4 else torch.contiguous_format)
 

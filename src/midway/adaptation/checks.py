@@ -67,7 +67,11 @@ def refuse_meta_default() -> None:
 def check_images(images: Tensor, model: nn.Module, *, signals: bool = False) -> None:
     """Refuse images that are not a batch for a model: type, shape, device, values; ``signals`` accepts (N, C, L)."""
     if not isinstance(images, Tensor):
-        raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: use torch.as_tensor(images).")
+        remedy = "torch.stack(list(images))" if isinstance(images, list | tuple) else "torch.as_tensor(images)"
+        raise TypeError(
+            f"images must be a torch.Tensor (N, C, H, W) in [0, 1], got {type(images).__name__}: use {remedy} "
+            "on tensors or arrays; midway.data.load and midway.compare read files."
+        )
     if images.layout is not torch.strided or images.is_nested:
         kind = "nested" if images.is_nested else str(images.layout).removeprefix("torch.")
         raise TypeError(f"images must be a dense tensor, got a {kind} one: stack them, or use images.to_dense().")
@@ -77,6 +81,7 @@ def check_images(images: Tensor, model: nn.Module, *, signals: bool = False) -> 
     of_signals = images.ndim == 3 and not any(isinstance(module, nn.Conv2d) for module in model.modules())
     if images.ndim != 4 and not (signals and of_signals):
         hint = " (signals (N, C, L) need a method without image operations, such as tent)" if of_signals else ""
+        hint = hint or (": give a single image as images[None]" if images.ndim == 3 else "")
         raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}{hint}.")
     if images.numel() == 0:
         raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
@@ -114,6 +119,8 @@ def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None
         shape = (batch_size or len(images), *images.shape[1:])
         is_swapped = images.ndim == 4 and images.shape[3] in (1, 3)
         swapped = " ((N, C, H, W) is right: use images.movedim(-1, 1))" if is_swapped else ""
+        is_grey = images.ndim == 4 and images.shape[1] == 1
+        swapped = swapped or (" (for grey images use images.expand(-1, 3, -1, -1))" if is_grey else "")
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if not isinstance(error, RuntimeError | ValueError | IndexError) and str(error):
             reason = f"{type(error).__name__}: {reason}"

@@ -154,19 +154,27 @@ class ClusteredBatchNorm(ReplacedBatchNorm):
             moved = transfer @ old_mean
             spread = (transfer @ old_mean.square() - moved.square()).clamp(min=0)
             plan.layers[id(self)] = moved, transfer @ old_var + spread
-            self.kind_mean.copy_(moved)
-            self.kind_var.copy_(plan.layers[id(self)][1])
-            earlier = moved[plan.kinds], plan.layers[id(self)][1][plan.kinds], plan.remembered[:, None].to(mean)
-            new_mean, new_var = _union((mean + centre, var, images), earlier)
-            finite = new_mean.isfinite() & new_var.isfinite()  # an overflow must not stay
-            for memory, new, source in (
-                (self.kind_mean, new_mean, self.source_mean),
-                (self.kind_var, new_var, self.source_var),
-            ):
-                instead = memory[plan.kinds] if source is None else source.expand_as(new)
-                memory[plan.kinds] = torch.where(finite, new, instead.to(new)).to(memory)
+            if plan.learn:
+                self._remember(plan, mean + centre, var, images)
         earlier_mean, earlier_var = (each[plan.kinds] for each in plan.layers[id(self)])
         return earlier_mean - centre, earlier_var
+
+    def _remember(self, plan: Plan, mean: Tensor, var: Tensor, images: Tensor) -> None:
+        """Add the statistics of a batch to the memory of its kinds."""
+        assert self.kind_mean is not None
+        assert self.kind_var is not None
+        earlier_mean, earlier_var = plan.layers[id(self)]
+        self.kind_mean.copy_(earlier_mean)
+        self.kind_var.copy_(earlier_var)
+        earlier = earlier_mean[plan.kinds], earlier_var[plan.kinds], plan.remembered[:, None].to(mean)
+        new_mean, new_var = _union((mean, var, images), earlier)
+        finite = new_mean.isfinite() & new_var.isfinite()  # an overflow must not stay
+        for memory, new, source in (
+            (self.kind_mean, new_mean, self.source_mean),
+            (self.kind_var, new_var, self.source_var),
+        ):
+            instead = memory[plan.kinds] if source is None else source.expand_as(new)
+            memory[plan.kinds] = torch.where(finite, new, instead.to(new)).to(memory)
 
 
 Group = tuple[Tensor, Tensor, Tensor]

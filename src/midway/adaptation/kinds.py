@@ -111,13 +111,14 @@ def assign(known: KnownKinds, spectra: Tensor) -> tuple[Assignment, KnownKinds]:
         >>> kinds.members.argmax(dim=1).unique(return_counts=True)[1].tolist()
         [100, 100]
     """
-    fit = _Fit(known, spectra.to(known.centres))
-    if fit.distinct >= SMALLEST:
-        if fit.unsplit >= SMALLEST:
-            fit.split()
-        fit.start_kinds_of_outliers()
-    fit.merge()
-    return fit.result()
+    with torch.autocast(spectra.device.type, enabled=False):
+        fit = _Fit(known, spectra.to(known.centres))
+        if fit.distinct >= SMALLEST:
+            if fit.unsplit >= SMALLEST:
+                fit.split()
+            fit.start_kinds_of_outliers()
+        fit.merge()
+        return fit.result()
 
 
 class _Fit:

@@ -31,6 +31,7 @@ class Plan:
             been split or merged; None for a pass that is not remembered.
         spectra: The spectra of the images.
         outliers: Which images are of a rare kind.
+        learn: Whether the layers remember the statistics of the images.
         layers: The memory of each layer before this batch.
     """
 
@@ -41,6 +42,7 @@ class Plan:
     transfer: Tensor | None
     spectra: Tensor
     outliers: Tensor
+    learn: bool = True
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
@@ -49,7 +51,8 @@ class Kinds(Observer):
 
     A new batch updates the kinds and the memory. Further passes over the batch (also mirrored or slightly changed) use
     its kinds. Passes over other images, as samples of the model, are divided into kinds by themselves and are not
-    remembered.
+    remembered. A network that a method has adapted answers by itself, between batches, with what it remembers, and
+    remembers no more.
     """
 
     centres: Tensor
@@ -97,12 +100,14 @@ class Kinds(Observer):
         found = spectra(images)
         if batch is not None and is_close(found, batch.spectra):
             self.present = batch
+        elif self.managed and self.images is None:
+            self.present = self._observe(found, learn=False)
         elif self.managed:
             self.present = self._plan(assign(KnownKinds.none(images.device), found)[0], found, learn=False)
         else:
             self.present = self.batch = self._observe(found)
 
-    def _observe(self, found: Tensor) -> Plan:
+    def _observe(self, found: Tensor, *, learn: bool = True) -> Plan:
         if not self.memory:
             return self._plan(assign(KnownKinds.none(found.device), found)[0], found, learn=False)
         recent = self.recent[RECENT - int(self.filled) :]
@@ -110,6 +115,9 @@ class Kinds(Observer):
         known = KnownKinds(**state, recent=recent.double(), unsplit=int(self.unsplit))
         assignment, known = assign(known, found)
         plan = self._plan(assignment, found, learn=True)
+        if not learn:
+            plan.learn = False
+            return plan
         for name in _STATE:
             getattr(self, name).copy_(getattr(known, name))
         self.filled.fill_(len(known.recent))

@@ -38,7 +38,11 @@ def spectra(images: Tensor) -> Tensor:
         >>> (spectra(noise) - spectra(flat))[:, :-1].min() > 5
         tensor(True)
     """
-    images = images.detach().float()
+    with torch.autocast(images.device.type, enabled=False):  # in bf16 log powers would differ by more than kinds do
+        return _spectra(images.detach().float())
+
+
+def _spectra(images: Tensor) -> Tensor:
     if images.ndim == 3:  # signals (N, C, L)
         images = images.unsqueeze(2)
     mean = images.mean(dim=1, keepdim=True)

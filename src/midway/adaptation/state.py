@@ -75,7 +75,8 @@ class Stateful(nn.Module):
     @one_at_a_time
     @torch.inference_mode(False)
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Return to a snapshot; the snapshot stays usable."""
+        """Return to a snapshot of this method, which stays usable; others are refused, with the state as before."""
+        self._check_snapshot(snapshot)
         now, then = self._state_tensors(), snapshot["tensors"]
         with torch.no_grad():
             for name in now.keys() | then.keys():
@@ -85,6 +86,20 @@ class Stateful(nn.Module):
                 else:
                     self._exchange_buffer(name, capture(value))
         self._restore_values(snapshot["values"])
+
+    def _check_snapshot(self, snapshot: Mapping[str, Any]) -> None:
+        if not isinstance(snapshot, Mapping) or not {"tensors", "values"} <= snapshot.keys():
+            raise TypeError("restore takes what snapshot() returned; load_state_dict takes what state_dict() returned.")
+        now, then = self._state_tensors(), snapshot["tensors"]
+        modules = dict(self.named_modules())
+        for name in now.keys() | then.keys():
+            tensor, value = now.get(name), then.get(name)
+            owner, _, key = name.rpartition(".")
+            exchanged = tensor is None or value is None or tensor.shape != value.shape
+            if exchanged and (owner not in modules or key not in modules[owner]._buffers):
+                raise ValueError(f"the snapshot is of another method, network or setting: '{name}' differs.")
+        if foreign := sorted(snapshot["values"].keys() - self._state_values().keys()):
+            raise ValueError(f"the snapshot is of another method or setting: it has '{foreign[0]}'.")
 
     def _restore_values(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():

@@ -192,7 +192,11 @@ def _check_unique(cells: Sequence[Cell]) -> None:
     for cell in cells:
         row = (cell.label, cell.network, *cell.stream_key)
         if row in rows:
-            raise PlanError(f"two entries are called '{cell.label}': give each a label of its own.", "methods")
+            raise PlanError(
+                f"two entries are called '{cell.label}': give each a label of its own, such as "
+                f'{cell.method}(..., label="other").',
+                "methods",
+            )
         if cell.key in keys:
             raise PlanError(
                 f"'{keys[cell.key].label}' and '{cell.label}' have the same settings: leave one out.", "methods"
@@ -213,7 +217,8 @@ def _errors_at(key: str) -> Iterator[None]:
 def _data_set(text: str, root: str | None) -> tuple[str, str | None]:
     name, at, folder = text.partition("@")
     if name not in names():
-        raise PlanError(unknown("data set", name, names()), "data")
+        folder = f" For a folder write folder@{name}." if Path(name).is_dir() else ""
+        raise PlanError(f"{unknown('data set', name, names())}{folder}", "data")
     chosen = folder if at else root
     if chosen is None:
         return name, None

@@ -17,6 +17,7 @@ from midway.cli.run import Import, split_commas
 from midway.cli.signals import stopped
 from midway.cli.terminal import Json, print_json, terminal
 from midway.comparison import compare as compare_methods
+from midway.comparison.result import check_report
 from midway.comparison.run import DEFAULT_METHODS
 from midway.models import ARCHITECTURES
 
@@ -50,6 +51,8 @@ def compare(
     """Compare methods on images of your own: accuracies for class folders, label-free scores for other folders."""
     import_plugins(split_commas(import_) or [])
     check_folder(data)
+    if report is not None:
+        check_report(report)
     known = None if classes is None else READERS["classes"]("classes", classes)
     with in_order_if_stopped():
         result = compare_methods(

@@ -19,6 +19,7 @@ from midway import methods, models
 from midway._files import file_digest
 from midway._suggest import unknown
 from midway.adaptation import describe
+from midway.adaptation.wrappers import WRAPPERS
 from midway.bench.entries import import_plugins
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import Json, print_json, terminal
@@ -99,7 +100,7 @@ def list_methods(
     for columns in (WHAT_THEY_ARE, HOW_THEY_WORK):
         console.print(_table(columns, [[row[column] for column in columns] for row in rows]))
     console.print("F, B: forward and backward passes. Details of a method: midway methods show NAME.", highlight=False)
-    console.print("Episodic(method) and Guarded(method) wrap any method.", highlight=False)
+    console.print("Wrappers of any method, wrap= in plans: " + ", ".join(WRAPPERS) + ".", highlight=False)
 
 
 @methods_app.command("show")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.parameters import plain_batch_norms
 from midway.adaptation.registry import VIEWS
 from midway.bench.entries import Entry
 from midway.comparison.pairwise import Predicted, evidence, family, standard_error
@@ -20,11 +21,15 @@ from midway.data.class_lists import Classes
 
 CANDIDATES = "bn,bn(statistics='clustered'),tent,mita(statistics='clustered'),t3a,lame"
 """Methods of at most three passes that need nothing but the images."""
+WITHOUT_BATCH_NORM = "tent,sar,mita,t3a,lame"
+"""Those for networks without BatchNorm."""
 
 FEWEST_CHANGES = 2.0
 """Percentage of answers that a method must change to be recommended: it cannot be better by more."""
 FEWEST_CLASSES = 60.0
 """Classes used for the last images, in percent of the source's: a method with fewer has collapsed."""
+ONE_CLASS = 1.1
+"""Classes used by a method that answers nearly all images alike; it has collapsed, whatever the source does."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,7 @@ class Recommendation:
     @property
     def note(self) -> str:
         """A doubt about the images or the network; empty if there is none."""
-        result = self.comparison[self.best.label]
-        if result.metrics["mirror_information"] > 0:
+        if self.comparison[self.best.label].metrics["mirror_information"] > 0:
             return ""
         return (
             "The answers tell nothing of those to the mirrored images: they change as guesses do, or there is one "
@@ -112,6 +116,7 @@ class Recommendation:
             lines += [f"{mark:3}{each.label}{numbers}", *_wrapped(each.reason)]
         if self.leave:
             advice = "Leave the network as it is: no method is better."
+            advice = "Leave the network as it is." if self.note else advice
         else:
             advice = f"Use {self.best.label}:\n    adapted = {self.best.code}"
         doubt = ["", *_wrapped(f"Note: {self.note}", indent=0)] if self.note else []
@@ -166,6 +171,8 @@ def recommend(
         >>> [each.label for each in advice.candidates]
         ['bn', 'source', 'lame']
     """
+    if methods == CANDIDATES and isinstance(model, nn.Module) and not plain_batch_norms(model):
+        methods = WITHOUT_BATCH_NORM
     entries = read_entries(methods)
     if seen := [entry.label for entry in entries if entry.settings.get(VIEWS) == "mirror"]:
         raise ValueError(
@@ -201,6 +208,8 @@ def recommend(
     found = evidence(predicted, int(working[SOURCE].answers["classes"]), rejected)
     able = [label for label in found if comparison[label].metrics["changed"] >= FEWEST_CHANGES]
     order, best = rank(found, rejected, able)
+    if comparison[best].metrics["mirror_information"] <= 0:  # no answers tell anything, so no choice does
+        order, best = [SOURCE, *(label for label in order if label != SOURCE)], SOURCE
     order += [label for label in by_label if label not in working]
     candidates = {label: _candidate(entry, comparison, found) for label, entry in by_label.items()}
     if found[best].mean().item() < max(found[label].mean().item() for label in {*able, SOURCE} - rejected):
@@ -229,8 +238,8 @@ def rank(
 
 
 def collapsed(scores: Mapping[str, float]) -> bool:
-    """Return whether a method uses far fewer classes than the source for the last images."""
-    return scores["late_classes"] < FEWEST_CLASSES
+    """Return whether a method uses one class, or far fewer classes than the source for the last images."""
+    return scores["late_classes"] < FEWEST_CLASSES or scores.get("classes_used", ONE_CLASS) < ONE_CLASS
 
 
 def _candidate(entry: Entry, comparison: CompareResult, found: Mapping[str, Tensor]) -> Candidate:
@@ -248,7 +257,8 @@ def _candidate(entry: Entry, comparison: CompareResult, found: Mapping[str, Tens
         return Candidate(entry.label, 0.0, 0.0, 1.0, reason, False, code)
     rejected = collapsed(metrics)
     guard = (
-        f"has collapsed: it uses {metrics['late_classes']:.0f} % as many classes as the source for the last images"
+        f"has collapsed: it uses {classes:.1f} classes, for the last images {metrics['late_classes']:.0f} % as many as "
+        "the source"
         if rejected
         else f"uses {classes:.1f} classes (source {source['classes_used']:.1f}): not collapsed"
     )

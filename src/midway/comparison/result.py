@@ -124,7 +124,7 @@ class CompareResult:
         from midway.report import stored_run, write_report
         from midway.report.render import markdown_table
 
-        path = Path(path)
+        path = check_report(path)
         if path.suffix == ".html" and self.labelled:
             return write_report(stored_run(path.stem, self.records), path)
         heads, *cells = self._cells()
@@ -134,11 +134,17 @@ class CompareResult:
             file = io.StringIO()
             csv.writer(file, lineterminator="\n").writerows([heads, *cells])
             text = file.getvalue()
-        elif path.suffix == ".html":
-            text = _html(heads, cells)
         else:
-            raise ValueError(f"the report must be a .html, .md or .csv file, got {path.name}.")
+            text = _html(heads, cells)
         return write_atomically(path, text)
+
+
+def check_report(path: str | Path) -> Path:
+    """Return the path of a report; refuse endings of unknown formats."""
+    path = Path(path)
+    if path.suffix not in (".html", ".md", ".csv"):
+        raise ValueError(f"the report must be a .html, .md or .csv file, got {path.name}.")
+    return path
 
 
 def title(name: str) -> str:

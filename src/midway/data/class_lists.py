@@ -29,11 +29,13 @@ class Labels:
         names: The name of each class; a label is an index into it.
         labels: Class folder -> its label.
         logits: The logits that belong to the classes, if the network is to be limited to them; else None.
+        indexed: The labels are indices of logits; False if they count names, which must then be those of all logits.
     """
 
     names: tuple[str, ...]
     labels: dict[str, int]
     logits: tuple[int, ...] | None = None
+    indexed: bool = False
 
 
 def class_lists() -> tuple[str, ...]:
@@ -82,6 +84,8 @@ def plain_classes(classes: Classes) -> str | tuple[str, ...] | tuple[int, ...]:
     """
     if isinstance(classes, str) and classes in class_lists():
         return classes
+    if isinstance(classes, str) and classes.rpartition("=")[2].isdecimal() and "=" in classes:
+        return (classes,)
     if isinstance(classes, str | Path):
         path = Path(classes).expanduser()
         if not path.is_file():
@@ -148,7 +152,8 @@ def _by_index(indices: dict[str, int]) -> Labels:
         raise ValueError("classes gives two class folders the same index: give each its own.")
     if max(named) >= MAX_CLASSES:
         raise ValueError(f"classes gives a class folder the index {max(named):,}: no network has so many logits.")
-    return Labels(tuple([named.get(index, f"class {index}") for index in range(max(named) + 1)]), indices)
+    names = tuple([named.get(index, f"class {index}") for index in range(max(named) + 1)])
+    return Labels(names, indices, indexed=True)
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class ImageSet:
         class_names: One name per class; a label is an index into it.
         name: Name of the set in tables, for example ``"cifar10-mini"``.
         logits: The logits of the network that belong to the classes; None if label i is logit i.
-        complete: The names are all classes of the problem; False if they are the class folders that exist.
+        complete: Label i is logit i; False if labels count names or folders, which may be fewer than the logits.
 
     Example:
         >>> import numpy as np
@@ -106,4 +106,6 @@ class ImageSet:
 
     def first(self, count: int) -> ImageSet:
         """Return the first images in memory, at most all of them."""
+        if count < 1:
+            raise ValueError(f"count must be at least 1, got {count}.")
         return self.take(np.arange(min(count, len(self))))

@@ -23,6 +23,10 @@ class Normalize(nn.Module):
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
+        if not (hasattr(mean, "__len__") and hasattr(std, "__len__")):
+            raise TypeError(f"mean and std have one value per channel, such as (0.5,), got {mean!r} and {std!r}.")
+        if any(value > 1 for value in mean):
+            raise ValueError(f"mean is for images in [0, 1], got {tuple(mean)}: divide mean and std by 255.")
         if len(mean) != len(std):
             raise ValueError(f"mean has {len(mean)} channels and std has {len(std)}: give one value per channel.")
         if any(value <= 0 for value in std):

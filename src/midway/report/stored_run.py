@@ -81,8 +81,8 @@ class Comparison:
             named = dict.fromkeys([column.metric_title for column in table.columns])
             title = f"{title}: {', '.join(named)}" if named else title
         elif few:
-            steps = f"{100 / few[0]:.0f} points"
-            notes.append(f"columns with only {', '.join(map(str, few))} images change in steps of {steps}")
+            steps = ", ".join(f"{100 / images:.1f} points with {images} images" for images in few)
+            notes.append(f"columns with few images change in steps: {steps}")
         notes += [f"{label} was left out: {reason}" for label, reason in self.left_out.items()]
         return replace(table, title=title, notes=tuple(notes))
 

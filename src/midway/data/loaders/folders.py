@@ -74,8 +74,7 @@ def load_classes(
     numbered = label_folders(files, classes, where=str(root))
     labels = [np.full(len(paths), numbered.labels[folder], np.int64) for folder, paths in files.items()]
     lazy = LazyImages([path for paths in files.values() for path in paths], size)
-    complete = classes is not None
-    return ImageSet(lazy, np.concatenate(labels), numbered.names, name, numbered.logits, complete)
+    return ImageSet(lazy, np.concatenate(labels), numbered.names, name, numbered.logits, numbered.indexed)
 
 
 @dataset("folder", remedy="give the folder that contains the class folders.", needs_root=True)
@@ -114,7 +113,7 @@ def _load_annotated(path: Path, *, name: str, size: int | None, classes: Classes
     numbered = label_folders(sorted({row[1] for row in rows}), classes, where=str(path))
     images = LazyImages([path.parent / "images" / row[0] for row in rows], size)
     labels = np.array([numbered.labels[row[1]] for row in rows], np.int64)
-    return ImageSet(images, labels, numbered.names, name, numbered.logits, classes is not None)
+    return ImageSet(images, labels, numbered.names, name, numbered.logits, numbered.indexed)
 
 
 @dataset(
