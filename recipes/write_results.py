@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from result_sections import SECTIONS, TUNED, TWO_MODELS, Section
+from result_sections import SECTIONS, TUNED, Section
 
 from midway.bench import Grid, Record, paper, read_records
 from midway.bench.plan import read_plan
@@ -94,8 +94,8 @@ def write_section(section: Section, folder: Path) -> str:
 
 
 def ranking(rows: Frame, data: str | None) -> list[str]:
-    """Compare MITA with the best other method; rows of tuned settings among defaults are left out."""
-    labels = [label for label in rows.unique("label") if label != TWO_MODELS]
+    """Compare MITA with the best other method; its own variants and rows of tuned settings are left out."""
+    labels = [label for label in rows.unique("label") if not label.startswith("mita_")]
     defaults = [label for label in labels if not label.endswith(TUNED)]
     rivals = rows.where(label=defaults)
     among = ", default settings only" if len(defaults) < len(labels) else ""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from result_sections import clustered, corruptions, mita, other_data, pairs, single_images
-from result_sections.section import TUNED, TWO_MODELS, Section
+from result_sections.section import TUNED, Section
 
-__all__ = ["SECTIONS", "TUNED", "TWO_MODELS", "Section"]
+__all__ = ["SECTIONS", "TUNED", "Section"]
 
 SECTIONS = (
     *corruptions.SECTIONS,

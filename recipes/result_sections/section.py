@@ -17,10 +17,6 @@ TUNED = "_tuned"
 """The suffix of labels with tuned settings where other labels have default settings."""
 
 
-TWO_MODELS = "mita_two_models"
-"""The label of MITA with two models, no rival of its default with one."""
-
-
 @dataclass(frozen=True)
 class Section:
     """One stored run and the text about it.

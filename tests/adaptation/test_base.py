@@ -22,11 +22,15 @@ def test_errors_say_what_to_do() -> None:
         method(images[0])
     with pytest.raises(ValueError, match="batch is empty"):
         method(images[:0])
-    with pytest.raises(ValueError, match=r"does not accept images of shape \(12, 1, 16, 16\) \(for grey images use .*channels"):
+    with pytest.raises(
+        ValueError, match=r"does not accept images of shape \(12, 1, 16, 16\) \(for grey images use .*channels"
+    ):
         method(images[:, :1])
     with pytest.raises(ValueError, match=r"\(12, 16, 16, 3\) \(\(N, C, H, W\) is right: use images.movedim\(-1, 1\)"):
         method(images.movedim(1, -1))
-    with pytest.raises(ValueError, match=r"does not accept images of shape \(1, 1, 16, 16\) \(for grey images use .*channels"):
+    with pytest.raises(
+        ValueError, match=r"does not accept images of shape \(1, 1, 16, 16\) \(for grey images use .*channels"
+    ):
         midway.Source(tiny_network("group"))(images[:1, :1])
     with pytest.raises(TypeError, match=r"images are torch.float64, the model is torch.float32"):
         method(images.double())

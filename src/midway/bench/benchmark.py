@@ -35,7 +35,7 @@ VARIANTS = (
     'bn(statistics="unmix-128", label="bn_unmix_128")',
     'bn(views="mirror", label="bn_mirror")',
     'tent(views="mirror", label="tent_mirror")',
-    'mita(views="mirror", label="mita_mirror")',
+    'mita(adapt_data=False, views="mirror", label="mita_without_data_mirror")',
     'bn(statistics="clustered", label="bn_clustered")',
     'tent(statistics="clustered", label="tent_clustered")',
     'eata(statistics="clustered", label="eata_clustered")',
@@ -43,7 +43,6 @@ VARIANTS = (
     'sar(statistics="clustered", label="sar_clustered")',
     'tea(langevin_steps=1, shared_pass=True, statistics="clustered", label="tea_clustered")',
     'mita(statistics="clustered", label="mita_clustered")',
-    'mita(statistics="clustered", views="mirror", label="mita_clustered_mirror")',
 )
 """Rows besides the methods."""
 
