@@ -35,9 +35,9 @@ SECTIONS = (
     ),
     Section(
         "sweep",
-        "From rare outliers to equal shares",
-        "The share of the first corruption of a pair grows from one image in 200 to one half; the paper's sweep also"
-        " has EATA, SAR and SHOT. Settings are the defaults, and the networks run in bf16.",
+        "Between rare outliers and equal shares",
+        "The share of the first corruption of a pair grows; the sections on outliers and mixtures have the two ends. The"
+        " paper's sweep also has EATA, SAR and SHOT. Settings are the defaults, and the networks run in bf16.",
         "",
         images=2000,
         brief=True,
