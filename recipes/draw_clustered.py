@@ -80,7 +80,7 @@ def draw_batch(axes: Axes, images: np.ndarray) -> None:
 
 def draw_accuracies(axes: Axes, folder: Path) -> None:
     """Draw the accuracies of outliers and mixtures of the stored runs, means over the pairs and the seeds."""
-    runs = [folder / f"{kind}{ending}" for kind in ("outlier", "mixture") for ending in ("", "_clustered")]
+    runs = [folder / f"{kind}_statistics" for kind in ("outlier", "mixture")]
     rows = [row for run in runs for row in frame(run) if row.metric == "accuracy"]
     parts: dict[str, Callable[[Any], bool]] = {
         "outliers": lambda row: row.scenario.kind == "outlier" and row.group == row.scenario.shifts[0],

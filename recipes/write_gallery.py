@@ -81,7 +81,7 @@ ORIGINS = {
     ),
     "outlier_ratio": Origin(("sweep",), remark="The times are those of a machine that also did other work."),
     "corruptions": Origin(("pure",), otherwise=("defaults",)),
-    "cost_seconds": Origin(("defaults",), remark="One machine and 2,000 images; MITA is the form with two models."),
+    "cost_seconds": Origin(("mixture",), remark="Mixtures, in bf16, on a machine that also did other work."),
     "cost_gflops": Origin(("pure",), otherwise=("defaults",)),
     "samples": Origin(
         options=PICTURES,

@@ -36,8 +36,8 @@ SECTIONS = (
     Section(
         "sweep",
         "Between rare outliers and equal shares",
-        "The share of the first corruption of a pair grows; the sections on outliers and mixtures have the two ends. The"
-        " paper's sweep also has EATA, SAR and SHOT. Settings are the defaults, and the networks run in bf16.",
+        "The share of the first corruption of a pair grows; the sections on outliers and mixtures have the two ends."
+        " The paper's sweep also has EATA, SAR and SHOT. Settings are the defaults, and the networks run in bf16.",
         "",
         images=2000,
         brief=True,

@@ -145,6 +145,13 @@ def test_a_dry_run_shows_cells_and_time_and_writes_nothing(tmp_path: Path) -> No
     assert re.search(rf"{keys[0]} +done", answer.output)
 
 
+def test_a_network_without_trained_weights_is_named(tmp_path: Path) -> None:
+    answer = invoke(tmp_path, "--methods", "source", "--scenarios", "pure:fog", "--networks", "resnet20")
+    assert "resnet20 has no trained weights: its answers are guesses. Write resnet20@FILE" in answer.output
+    answer = invoke(tmp_path / "trained", "--methods", "source", "--scenarios", "pure:fog")
+    assert "no trained weights" not in answer.output
+
+
 def test_predictions_are_kept_on_request(tmp_path: Path) -> None:
     invoke(tmp_path, "--methods", "source", "--scenarios", "pure:fog", "--keep-predictions")
     (record,) = read_records(tmp_path)

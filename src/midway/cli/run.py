@@ -29,6 +29,7 @@ from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
 from midway.cli.signals import stopped
 from midway.cli.terminal import PLAN_COLUMNS, Json, RunProgress, in_words, print_json, print_plan, terminal
+from midway.models import ARCHITECTURES
 
 ENGINE_HELP = f"Where it runs: {', '.join(ENGINES)}."
 Address = Annotated[str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")]
@@ -160,6 +161,8 @@ def run_into(
         console.print("The last line of the store was truncated by a kill; its cell is run again.")
     _show_other_results(console, store, cells, keep_old=keep_old)
     left = [cell for cell in cells if not store.has(cell, predictions=keep_predictions, keep_old=keep_old)]
+    for name in sorted({cell.network for cell in left} & set(ARCHITECTURES)):
+        console.print(f"{name} has no trained weights: its answers are guesses. Write {name}@FILE with a checkpoint.")
     check_data(left, engine.resources)
     try:
         with RunProgress(console, engine.slots(CellTask(cells[0])) if left else 1) as progress:
