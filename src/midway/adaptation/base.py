@@ -291,7 +291,7 @@ class Method(Stateful, metaclass=_Sealed):
                 except ValueError as refusal:  # what the network says to its user, who knows nothing of layouts
                     self._set_layout(channels_last=True)
                     raise refusal from refusal.__cause__
-            self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=6)
+            self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=5)
             self._checked_shapes.add(few.shape)
         return images.contiguous(memory_format=self.memory_format if images.ndim == 4 else torch.contiguous_format)
 
