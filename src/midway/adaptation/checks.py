@@ -67,11 +67,7 @@ def refuse_meta_default() -> None:
 def check_images(images: Tensor, model: nn.Module, *, signals: bool = False) -> None:
     """Refuse images that are not a batch for a model: type, shape, device, values; ``signals`` accepts (N, C, L)."""
     if not isinstance(images, Tensor):
-        remedy = "torch.stack(list(images))" if isinstance(images, list | tuple) else "torch.as_tensor(images)"
-        raise TypeError(
-            f"images must be a torch.Tensor (N, C, H, W) in [0, 1], got {type(images).__name__}: use {remedy} "
-            "on tensors or arrays; midway.data.load and midway.compare read files."
-        )
+        raise TypeError(_no_tensor(images))
     if images.layout is not torch.strided or images.is_nested:
         kind = "nested" if images.is_nested else str(images.layout).removeprefix("torch.")
         raise TypeError(f"images must be a dense tensor, got a {kind} one: stack them, or use images.to_dense().")
@@ -101,6 +97,14 @@ def check_images(images: Tensor, model: nn.Module, *, signals: bool = False) -> 
             "give them unnormalised, divided by 255 if they are bytes, and make normalisation a part of the model, "
             "as torch.nn.Sequential(midway.models.Normalize(mean, std), model)."
         )
+
+
+def _no_tensor(images: object) -> str:
+    remedy = "torch.stack(list(images))" if isinstance(images, list | tuple) else "torch.as_tensor(images)"
+    return (
+        f"images must be a torch.Tensor (N, C, H, W) in [0, 1], got {type(images).__name__}: use {remedy} on tensors "
+        "or arrays; midway.data.load and midway.compare read files."
+    )
 
 
 def is_logits(output: object, images: Tensor) -> bool:
