@@ -16,10 +16,10 @@ SECTIONS = (
         "On all images of a stream MITA has the highest mean of the methods that see each image once. TENT with"
         " mirrored views, for about as many passes, is above it, and better calibrated; MITA with mirrored views is"
         " level with that. Best of all, for a pass more than TENT, is MITA with mirrored views that leaves the images"
-        " as they are: a second view tells more than a moved image. On the outliers MITA has the highest mean as well, but glass blur, pixelate and elastic"
-        " transform stay below the unadapted Source with every method; in the paper MITA raises them above it. An"
-        " outlier is normalised with the statistics of its batch before its energy is reduced. Clustered statistics,"
-        " below, address this.",
+        " as they are: a second view tells more than a moved image. On the outliers MITA has the highest mean of the"
+        " methods that see each image once as well, but glass blur, pixelate and elastic transform stay below the"
+        " unadapted Source with every method; in the paper MITA raises them above it. An outlier is normalised with"
+        " the statistics of its batch before its energy is reduced. Clustered statistics, below, address this.",
         brief=True,
         ranked=True,
     ),
