@@ -39,7 +39,9 @@ SECTIONS = (
         "Between rare outliers and equal shares",
         "The share of the first corruption of a pair grows; the sections on outliers and mixtures have the two ends."
         " The paper's sweep also has EATA, SAR and SHOT. Settings are the defaults, and the networks run in bf16.",
-        "",
+        "In the mean over the pairs MITA with clustered statistics has the highest accuracy at every share: on the"
+        " images of the first corruption, where it is ahead of MITA without them by far, and on all images. Without"
+        " them MITA is above BN at every share, but glass blur and pixelate fall below Source where they are rare.",
         images=2000,
         brief=True,
     ),
