@@ -195,7 +195,7 @@ def recommend(
     if "mirror_information" not in comparison[SOURCE].metrics:
         raise ValueError("methods are ranked by their answers to mirrored images, and these inputs are no images.")
     working = {record.cell.label: record for record in comparison.records if record.result}
-    rejected = {label for label in working if collapsed(comparison[label].metrics)}
+    rejected = {label for label in working if label != SOURCE and collapsed(comparison[label].metrics)}
     by_label = {entry.label: entry for entry in entries}
     predicted = {
         label: Predicted(
