@@ -95,11 +95,12 @@ def test_unknown_losses_are_refused() -> None:
         midway.Tent(tiny_network(), loss="energy")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["tent", "eata", "rdumb", "sar", "deyo"])
+@pytest.mark.parametrize("name", ["tent", "eata", "rdumb", "sar", "deyo", "shot", "delta", "aea", "note"])
 def test_come_replaces_the_entropy(name: str) -> None:
-    settings = {} if name == "tent" else {"margin": 2.0}
+    settings = {"margin": 2.0} if name in ("eata", "rdumb", "sar", "deyo") else {}
     settings |= {"redundancy": 1.1} if name in ("eata", "rdumb") else {}
     settings |= {"threshold": -1.0} if name == "deyo" else {}
+    settings |= {"memory": 4} if name == "note" else {}
     stream = batches(3)
     plain, default = (midway.adapt(tiny_network(), name, **settings, **s) for s in ({"loss": "entropy"}, {}))
     come = midway.adapt(tiny_network(), name, **settings, loss="come")
@@ -124,6 +125,25 @@ def test_the_filter_uses_the_loss() -> None:
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
 def test_contract_with_come(check: object) -> None:
     check(lambda model: midway.SAR(model, loss="come", margin=2.0, lr=1e-2))  # type: ignore[operator]
+
+
+def test_shot_with_come_still_subtracts_the_diversity() -> None:
+    """SHOT's loss by hand: the mean opinion entropy, minus the entropy of the mean prediction."""
+    logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    method = midway.SHOT(tiny_network(), loss="come", pseudo_weight=0.0)
+    mean = logits.softmax(dim=1).mean(dim=0)
+    by_hand = torch.stack([naive_come(row) for row in logits]).mean() + (mean * mean.log()).sum()
+    torch.testing.assert_close(method._loss(logits), by_hand, atol=1e-5, rtol=0)
+
+
+def test_the_margin_of_delta_uses_the_loss() -> None:
+    logits = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+    opinions = opinion_entropy(logits)
+    margin = opinions.median().item() / math.log(4) + 1e-6
+    losses, selected = midway.DELTA(tiny_network(), objective="weighted", loss="come", margin=margin)._losses(logits)
+    assert selected.sum() == 20
+    weights = (margin * math.log(4) - opinions).exp()
+    torch.testing.assert_close(losses, weights * opinions)
 
 
 def test_the_default_loss_is_not_part_of_a_cell() -> None:

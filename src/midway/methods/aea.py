@@ -11,13 +11,14 @@ from torch.nn.functional import cosine_similarity, softplus
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.head import head_of
+from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import record_shares
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
-from midway.functional import entropy, free_energy
+from midway.functional import free_energy
 
 
 def energy_alignment(energies: Tensor, share: float) -> Tensor:
@@ -63,6 +64,7 @@ class AEA(Method):
         head: Name of the linear head, if it cannot be detected.
         steps: Updates per batch (published: 1).
         predict: ``"before"`` the last update (published) or ``"after"`` it, at the cost of one more pass.
+        loss: ``"entropy"``, or ``"come"`` in its place (Zhang et al., ICLR 2025).
 
     Example:
         >>> import midway, torch
@@ -107,9 +109,11 @@ class AEA(Method):
         head: str | None = None,
         steps: int = 1,
         predict: Predict = "before",
+        loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
         check_protocol(steps, predict)
+        self.entropy = entropy_loss(loss)
         if energy_weight < 0 or logit_weight < 0:
             raise ValueError(
                 f"energy_weight and logit_weight must be 0 or more, got {energy_weight} and {logit_weight}."
@@ -150,7 +154,7 @@ class AEA(Method):
         record_shares(self, confident=sure)
         self.record(energy=energies.mean().item())
         energy = energy_alignment(energies, self.share)
-        return entropy(logits).mean() + self.energy_weight * energy + self.logit_weight * aligned
+        return self.entropy(logits).mean() + self.energy_weight * energy + self.logit_weight * aligned
 
     def _correlations(self, classes: int) -> Tensor:
         """Return W W^T of the head's weights, without its bias."""

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
@@ -18,7 +19,6 @@ from midway.adaptation.registry import register
 from midway.adaptation.renormalization import moving, use_renormalization
 from midway.adaptation.selection import confident, record_shares, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
-from midway.functional import entropy
 
 Objective = Literal["entropy", "weighted", "pseudo"]
 
@@ -46,6 +46,7 @@ class DELTA(Method):
         lr: Step size (the paper: 1e-3 for CIFAR-100, 2.5e-4 for ImageNet); None by the size of the images.
         steps: Updates per batch (published: 1). Every pass of an update moves the statistics.
         predict: ``"before"`` the last update (published) or ``"after"`` it, at the cost of one more pass.
+        loss: ``"entropy"``, or ``"come"`` in its place, in the loss and in the margin (Zhang et al., ICLR 2025).
 
     Example:
         >>> import midway, torch
@@ -89,9 +90,11 @@ class DELTA(Method):
         lr: float | None = None,
         steps: int = 1,
         predict: Predict = "before",
+        loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
         check_protocol(steps, predict)
+        self.entropy = entropy_loss(loss)
         check_optimizer(optimizer, lr)
         if objective not in get_args(Objective):
             raise ValueError(f"objective must be 'entropy', 'weighted' or 'pseudo', got {objective!r}.")
@@ -143,8 +146,8 @@ class DELTA(Method):
         detached = logits.detach()
         if self.objective == "pseudo":
             return cross_entropy(logits, detached.argmax(dim=1), reduction="none"), confident(detached, self.threshold)
-        entropies = entropy(logits)
+        entropies = self.entropy(logits)
         if self.objective == "entropy":
             return entropies, torch.ones_like(entropies, dtype=torch.bool)
         weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
-        return weights * entropies, reliable(detached, self.margin)
+        return weights * entropies, reliable(detached, self.margin, self.entropy)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.instance_aware import STANDARD_ERRORS, adapting, use_instance_aware_statistics
+from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
@@ -104,6 +105,7 @@ class NOTE(Method):
             predicted together, before its updates; the published code waits for as many images as the memory has.
         lr: Step size of Adam (published: 1e-4; 1e-3 for NOTE*).
         weight_decay: Weight decay of Adam (the paper: 0; its code ignores that 0 and uses 5e-4).
+        loss: ``"entropy"``, or ``"come"`` in its place (Zhang et al., ICLR 2025).
         seed: Seed of the memory.
 
     Example:
@@ -145,9 +147,11 @@ class NOTE(Method):
         batch_statistics: bool = False,
         lr: float = 1e-4,
         weight_decay: float = 0.0,
+        loss: EntropyLoss = "entropy",
         seed: int = 0,
     ) -> None:
         super().__init__(model)
+        self.entropy = entropy_loss(loss)
         if memory < 1:
             raise ValueError(f"memory must be at least 1, got {memory}.")
         if sampling not in ("balanced", "recent"):
@@ -193,7 +197,10 @@ class NOTE(Method):
         batch = torch.stack(same_size).contiguous(memory_format=self.memory_format)
         with adapting(self.layers, self.momentum):
             logits = self.model(batch)
-        loss = mean_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)))
-        self.optimizer_step(loss, self.optimizer)
+        self.optimizer_step(self._loss(logits.to(torch.promote_types(logits.dtype, torch.float32))), self.optimizer)
         self.count("updates")
         self.record(stored_classes=len(set(self.memory.classes)))
+
+    def _loss(self, logits: Tensor) -> Tensor:
+        opinions = self.hyperparameters["loss"] == "come"
+        return self.entropy(logits).mean() / logits.shape[1] if opinions else mean_entropy(logits)

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.head import head_of
+from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
@@ -42,6 +43,7 @@ class SHOT(Method):
         betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
         steps: Updates per batch (TEA's comparison: 1).
         predict: ``"before"`` the last update (TEA's comparison) or ``"after"`` it, at the cost of one more pass.
+        loss: ``"entropy"``, or ``"come"`` in its place, for each image by itself (Zhang et al., ICLR 2025).
 
     Example:
         >>> import midway, torch
@@ -86,9 +88,11 @@ class SHOT(Method):
         betas: tuple[float, float] = (0.9, 0.999),
         steps: int = 1,
         predict: Predict = "before",
+        loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
         check_protocol(steps, predict)
+        self.entropy = entropy_loss(loss)
         if trainable not in ("body", "norm"):
             raise ValueError(f"trainable must be 'body' or 'norm', got {trainable!r}.")
         if pseudo_weight < 0:
@@ -111,7 +115,7 @@ class SHOT(Method):
 
     def _loss(self, logits: Tensor) -> Tensor:
         log_mean_prediction = logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)  # up to a constant
-        loss = entropy(logits).mean() - entropy(log_mean_prediction).squeeze(0)
+        loss = self.entropy(logits).mean() - entropy(log_mean_prediction).squeeze(0)
         sure = confident(logits.detach(), self.threshold)
         record_shares(self, confident=sure)
         if sure.any():
