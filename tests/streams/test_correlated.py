@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import midway
 from midway.data import ImageSet
 from midway.streams import Scenario, Stream
-from midway.streams.correlated import _divide, correlate
+from midway.streams.correlated import _divide, correlate, in_slots, shares_of
 from midway.streams.domains import PartOfImages
 
 
@@ -144,6 +144,43 @@ def test_mixed_and_correlated_has_runs_of_labels_and_all_shifts_within() -> None
         (i, g) for i in range(120) for g in (0, 1)
     ]
     assert runs(everything(soft)[0]) <= 16
+
+
+def naive_slots(labels: list[int], shares: list[list[float]], turns: list[list[int]]) -> list[int]:
+    """The stream of one corruption, image by image: class c has its first round(share x count) images in slot 0, ..."""
+    stream = []
+    for slot, order in enumerate(turns):
+        for label in order:
+            members = [index for index, each in enumerate(labels) if each == label]
+            start, stop = (round(sum(shares[label][:count]) * len(members)) for count in (slot, slot + 1))
+            stream += members[start : len(members) if slot == len(turns) - 1 else stop]
+    return stream
+
+
+def test_slots_are_those_of_the_description() -> None:
+    labels = np.random.default_rng(3).integers(0, 4, size=90)
+    for seed in range(5):
+        rng, again = np.random.default_rng(seed), np.random.default_rng(seed)
+        shares = [shares_of(again, 4, 0.3).tolist() for _ in range(4)]
+        turns = [again.permutation(4).tolist() for _ in range(4)]
+        assert in_slots(labels, 0.3, rng).tolist() == naive_slots(labels.tolist(), shares, turns)
+
+
+def test_the_practical_stream_draws_anew_for_each_shift() -> None:
+    stream = midway.streams.practical(toy(200), ["clean", "fog"], batch_size=64)
+    assert stream.group.tolist() == [0] * 200 + [1] * 200
+    first, second = stream.order.reshape(2, 200)
+    assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(200))
+    assert not np.array_equal(first, second)
+    assert runs(stream.labels[first]) <= 4 * 4
+    many = in_slots(np.arange(400) % 200, 0.1, np.random.default_rng(0))  # 200 classes have 100 slots
+    assert sorted(many.tolist()) == list(range(400))
+
+
+def test_rottas_order_has_the_fifteen_corruptions() -> None:
+    scenario = Scenario.parse("practical:rotta")
+    assert scenario.shifts[:2] == ("motion_blur", "snow")
+    assert sorted(scenario.shifts) == sorted(Scenario.parse("continual:all").shifts)
 
 
 def test_label_shift_by_period() -> None:

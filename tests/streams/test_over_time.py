@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import midway
 from midway.data import ImageSet
 from midway.streams import Stream, build
-from midway.streams.over_time import distribute_classes, shares_of
+from midway.streams.correlated import distribute_classes, shares_of
 
 
 def toy(count: int, classes: int = 3) -> ImageSet:

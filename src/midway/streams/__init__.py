@@ -1,19 +1,12 @@
 """Scenarios (recipes) and the streams of batches that they build."""
 
-from midway.streams.correlated import (
-    correlated,
-    imbalanced,
-    long_tailed,
-    mixed,
-    mixed_correlated,
-    random_order,
-    shuffled,
-)
-from midway.streams.over_time import continual, dirichlet, gradual, recurring
+from midway.streams.correlated import correlated, dirichlet, mixed_correlated, practical
+from midway.streams.over_time import continual, gradual, mixed, random_order, recurring, shuffled
 from midway.streams.parsing import Scenario, Shifted, build, expand
 from midway.streams.registry import SEVERITY, scenario
 from midway.streams.scenarios import labels_of, mixture, outlier, pure, source_of
 from midway.streams.stream import Batch, Data, Stream, to_tensor
+from midway.streams.unequal import imbalanced, long_tailed
 
 __all__ = [
     "SEVERITY",
@@ -35,6 +28,7 @@ __all__ = [
     "mixed_correlated",
     "mixture",
     "outlier",
+    "practical",
     "pure",
     "random_order",
     "recurring",

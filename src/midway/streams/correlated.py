@@ -1,83 +1,45 @@
-"""Scenarios in an order other than that of the data set: mixed domains, correlated labels, unequal classes."""
+"""Scenarios whose labels come in runs: neighbours in the stream tend to be of the same class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from midway.streams.domains import Domains, domains_of
-from midway.streams.over_time import shares_of
-from midway.streams.parsing import scenario_text
+from midway.streams.domains import domains_of
 from midway.streams.registry import REGISTRY, scenario
-from midway.streams.scenarios import Shift, folder_classes, labels_of, source_of
+from midway.streams.scenarios import Shift
 from midway.streams.stream import Data, Stream
-
-Arrange = Callable[[NDArray[np.int64], np.random.Generator], NDArray[np.int64]]
-"""Returns an order of images from their labels."""
 
 SMALLEST_SECTION = 10  # images, as published
 ATTEMPTS = 100
-DRAWS_PER_IMAGE = 2  # 100,000 draws from the 50,000 images of ImageNet-C, as published
+MOST_SLOTS = 100  # as published
 
 
-@scenario("mixed:fog+snow")
-def mixed(data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size: int = 200, seed: int = 0) -> Stream:
-    """All images under each of several shifts, in one random order: every batch has every shift.
-
-    ``mixed:all`` is the *mixed domains* setting with fifteen corruptions. The arguments are those of ``continual``.
-
-    Example:
-        >>> import midway
-        >>> data = midway.data.load("cifar10-mini").first(100)
-        >>> stream = midway.streams.mixed(data, ["fog", "snow", "frost"], batch_size=150)
-        >>> [len(batch.group.unique()) for batch in stream]
-        [3, 3]
-    """
-    domains = domains_of("mixed", data, shifts, severity, seed)
-    order = _random(seed, domains).permutation(len(domains.order))
-    return _stream("mixed", data, domains, order, None, severity, batch_size)
-
-
-@scenario("shuffled:fog+snow")
-def shuffled(data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size: int = 200, seed: int = 0) -> Stream:
-    """A continual stream whose images are shuffled within each shift.
-
-    Shifts with the same images have the same permutation, as in published comparisons. The arguments are those of
-    ``continual``.
-
-    Example:
-        >>> import midway
-        >>> data = midway.data.load("cifar10-mini").first(200)
-        >>> fog, snow = midway.streams.shuffled(data, ["fog", "snow"])
-        >>> fog.labels.equal(snow.labels), fog.labels[:5].tolist() == data.labels[:5].tolist()
-        (True, False)
-    """
-    domains = domains_of("shuffled", data, shifts, severity, seed)
-    parts = _in_parts(domains, lambda labels, rng: rng.permutation(len(labels)), seed)
-    return _stream("shuffled", data, domains, parts, None, severity, batch_size)
-
-
-@scenario("random_order:fog+snow")
-def random_order(
-    data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size: int = 200, seed: int = 0
+@scenario("dirichlet:fog@0.1", amount="positive")
+def dirichlet(
+    data: Data, shift: Shift, *, concentration: float = 0.1, severity: int = 5, batch_size: int = 200, seed: int = 0
 ) -> Stream:
-    """A continual stream with the shifts in a random order; ten seeds are ten orders, as in CoTTA's ImageNet-C.
+    """One shift whose labels come in runs: neighbours in the stream tend to be of the same class.
 
-    The arguments are those of ``continual``.
+    Every image occurs once. The stream has as many sections as there are classes; each class is distributed over them
+    in shares drawn from a Dirichlet distribution, and each section is shuffled. For concentrations near 0 every class
+    is in one section, alone or with a few others; for large concentrations all sections are alike. The other arguments
+    are those of ``pure``; the seed is also that of the order.
 
     Example:
         >>> import midway
-        >>> data = midway.data.load("cifar10-mini").first(50)
-        >>> stream = midway.streams.random_order(data, ["fog", "snow", "frost"], batch_size=50, seed=1)
-        >>> sorted(stream.groups[batch.group[0]] for batch in stream)
-        ['fog', 'frost', 'snow']
+        >>> data = midway.data.load("cifar10-mini").first(400)
+        >>> stream = midway.streams.dirichlet(data, "fog", concentration=0.01, batch_size=40)
+        >>> batch = next(iter(stream))
+        >>> batch.labels.bincount().max().item() > 20  # of 40 images; about 4 in data-set order
+        True
     """
-    domains = domains_of("random_order", data, shifts, severity, seed)
-    turns = np.random.default_rng((seed, len(domains.members))).permutation(len(domains.members))
-    order = np.concatenate([np.flatnonzero(domains.group == turn) for turn in turns])
-    return _stream("random_order", data, domains, order, None, severity, batch_size)
+    REGISTRY["dirichlet"].check_amount(concentration)
+    domains = domains_of("dirichlet", data, [shift], severity, seed)
+    order = distribute_classes(domains.labels, concentration=concentration, seed=seed)
+    return domains.stream("dirichlet", order, amount=concentration, severity=severity, batch_size=batch_size)
 
 
 @scenario("correlated:fog+snow@0.1", amount="nonnegative")
@@ -104,8 +66,8 @@ def correlated(
     """
     REGISTRY["correlated"].check_amount(concentration)
     domains = domains_of("correlated", data, shifts, severity, seed)
-    order = _in_parts(domains, lambda labels, rng: correlate(labels, concentration, rng), seed)
-    return _stream("correlated", data, domains, order, concentration, severity, batch_size)
+    order = domains.in_parts(lambda labels, rng: correlate(labels, concentration, rng), seed)
+    return domains.stream("correlated", order, amount=concentration, severity=severity, batch_size=batch_size)
 
 
 @scenario("mixed_correlated:fog+snow@0.01", amount="nonnegative")
@@ -133,88 +95,44 @@ def mixed_correlated(
     """
     REGISTRY["mixed_correlated"].check_amount(concentration)
     domains = domains_of("mixed_correlated", data, shifts, severity, seed)
-    rng = _random(seed, domains)
+    rng = domains.random(seed)
     shuffle = rng.permutation(len(domains.order))  # a sort by label alone would keep the order of the shifts
     order = shuffle[correlate(domains.labels[domains.order[shuffle]], concentration, rng)]
-    return _stream("mixed_correlated", data, domains, order, concentration, severity, batch_size)
+    return domains.stream("mixed_correlated", order, amount=concentration, severity=severity, batch_size=batch_size)
 
 
-@scenario("imbalanced:fog@500000", amount="positive")
-def imbalanced(
-    data: Data, shift: Shift, *, ratio: float = 500_000, severity: int = 5, batch_size: int = 200, seed: int = 0
+@scenario("practical:fog+snow@0.1", amount="positive")
+def practical(
+    data: Data,
+    shifts: Sequence[Shift],
+    *,
+    concentration: float = 0.1,
+    severity: int = 5,
+    batch_size: int = 200,
+    seed: int = 0,
 ) -> Stream:
-    """One shift with a label shift over time, as in SAR: in each of C periods one class is ``ratio`` times as likely.
+    """RoTTA's practical setting (PTTA): a continual stream whose labels come in runs, drawn anew for each shift.
 
-    The classes have their periods in random order. Images are drawn with replacement, two draws per image of the data
-    set. The published ratios are 1,000 to 5,000, and 500,000 for infinity, where a period has one class. The other
-    arguments are those of ``pure``; the seed is also that of the draws.
-
-    Example:
-        >>> import midway
-        >>> data = midway.data.load("cifar10-mini").first(100)
-        >>> stream = midway.streams.imbalanced(data, "fog", batch_size=20)
-        >>> [len(batch.labels.unique()) for batch in stream]
-        [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
-    """
-    REGISTRY["imbalanced"].check_amount(ratio)
-    labels = labels_of(data)
-    name, images = source_of(data, shift, severity, seed)
-    rng = np.random.default_rng((seed, len(labels)))
-    classes = rng.permutation(np.unique(labels))
-    draws = max(1, DRAWS_PER_IMAGE * len(labels) // len(classes))
-    drawn = []
-    for period in range(len(classes)):
-        weights = np.where(np.arange(len(classes)) == period, ratio, 1.0)
-        drawn.append(rng.choice(classes, size=draws, p=weights / weights.sum()))
-    order = [rng.choice(np.flatnonzero(labels == label)) for label in np.concatenate(drawn)]
-    text = scenario_text("imbalanced", [name], ratio, severity)
-    return Stream(
-        {name: images},
-        labels,
-        order=order,
-        batch_size=batch_size,
-        name=text,
-        folder_classes=folder_classes(data),
-    )
-
-
-@scenario("long_tailed:fog@0.1", amount="share")
-def long_tailed(
-    data: Data, shift: Shift, *, ratio: float = 0.1, severity: int = 5, batch_size: int = 200, seed: int = 0
-) -> Stream:
-    """One shift with classes of different frequency, as in DELTA: class k of C has a share like ratio^(k / (C - 1)).
-
-    The last class is ``ratio`` times as frequent as the first (published: 0.1 and 0.05). Images are drawn with
-    replacement and shuffled. The other arguments are those of ``pure``; the seed is also that of the draws.
+    A shift has as many slots as classes, at most 100. Each class is distributed over them in shares drawn from a
+    Dirichlet distribution; within a slot the classes follow each other in random order, each in the order of the data
+    set. ``practical:rotta`` has the fifteen corruptions in the published order, which comes in batches of 64. The
+    arguments are those of ``correlated``.
 
     Example:
         >>> import midway
         >>> data = midway.data.load("cifar10-mini").first(400)
-        >>> stream = midway.streams.long_tailed(data, "fog", batch_size=1000)
-        >>> counts = next(iter(stream)).labels.bincount()
-        >>> counts[0].item() // counts[9].item()
-        9
+        >>> fog, snow = midway.streams.practical(data, ["fog", "snow"], batch_size=400)
+        >>> fog.labels.equal(snow.labels), (fog.labels.diff() != 0).sum().item() < 80
+        (False, True)
     """
-    REGISTRY["long_tailed"].check_amount(ratio)
-    labels = labels_of(data)
-    name, images = source_of(data, shift, severity, seed)
-    rng = np.random.default_rng((seed, len(labels)))
-    classes = np.unique(labels)
-    shares = ratio ** (np.arange(len(classes)) / max(1, len(classes) - 1))
-    counts = np.floor(shares / shares.sum() * len(labels)).astype(np.int64) + 1
-    drawn = [
-        rng.choice(np.flatnonzero(labels == label), size=count) for label, count in zip(classes, counts, strict=True)
-    ]
-    order = rng.permutation(np.concatenate(drawn))
-    text = scenario_text("long_tailed", [name], ratio, severity)
-    return Stream(
-        {name: images},
-        labels,
-        order=order,
-        batch_size=batch_size,
-        name=text,
-        folder_classes=folder_classes(data),
-    )
+    REGISTRY["practical"].check_amount(concentration)
+    domains = domains_of("practical", data, shifts, severity, seed)
+    rng, orders, start = domains.random(seed), [], 0
+    for members in domains.members:
+        orders.append(start + in_slots(domains.labels[members], concentration, rng))
+        start += len(members)
+    order = np.concatenate(orders)
+    return domains.stream("practical", order, amount=concentration, severity=severity, batch_size=batch_size)
 
 
 def correlate(labels: NDArray[np.int64], concentration: float, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -257,36 +175,37 @@ def _divide(labels: NDArray[np.int64], concentration: float, rng: np.random.Gene
     return sections
 
 
-def _in_parts(domains: Domains, arrange: Arrange, seed: int) -> NDArray[np.int64]:
-    """Return positions in ``domains.order``, shift after shift; shifts with the same images have the same order."""
-    positions, start = [], 0
-    for members in domains.members:
-        rng = np.random.default_rng((seed, len(members)))
-        positions.append(start + arrange(domains.labels[members], rng))
-        start += len(members)
-    return np.concatenate(positions)
+def distribute_classes(labels: NDArray[np.int64], *, concentration: float, seed: int) -> NDArray[np.int64]:
+    """Return an order of the images in which labels come in runs, as many shuffled sections as classes."""
+    rng = np.random.default_rng((seed, len(labels)))
+    sections = _sections(labels, len(np.unique(labels)), concentration, rng)
+    return np.concatenate([rng.permutation(np.concatenate(section)) for section in sections])
 
 
-def _random(seed: int, domains: Domains) -> np.random.Generator:
-    return np.random.default_rng((seed, len(domains.order)))
+def in_slots(labels: NDArray[np.int64], concentration: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return an order of the images in slots, within which each class is one run, in RoTTA's way."""
+    slots = _sections(labels, min(len(np.unique(labels)), MOST_SLOTS), concentration, rng)
+    return np.concatenate([slot[index] for slot in slots for index in rng.permutation(len(slot))])
 
 
-def _stream(
-    kind: str,
-    data: Data,
-    domains: Domains,
-    positions: NDArray[np.int64],
-    amount: float | None,
-    severity: int,
-    batch_size: int,
-) -> Stream:
-    """Return the stream of all images of the domains at these positions of ``domains.order``."""
-    return Stream(
-        domains.sources,
-        domains.labels,
-        order=domains.order[positions],
-        group=domains.group[positions],
-        batch_size=batch_size,
-        name=scenario_text(kind, list(domains.sources), amount, severity),
-        folder_classes=folder_classes(data),
-    )
+def _sections(
+    labels: NDArray[np.int64], count: int, concentration: float, rng: np.random.Generator
+) -> list[list[NDArray[np.int64]]]:
+    """Divide the images of each class over sections, in shares from a Dirichlet distribution."""
+    sections: list[list[NDArray[np.int64]]] = [[] for _ in range(count)]
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        cuts = np.round(np.cumsum(shares_of(rng, count, concentration))[:-1] * len(members)).astype(np.int64)
+        for section, part in zip(sections, np.split(members, cuts), strict=True):
+            section.append(part)
+    return sections
+
+
+def shares_of(rng: np.random.Generator, count: int, concentration: float) -> NDArray[np.float64]:
+    """Draw shares from a symmetric Dirichlet distribution, in logarithms, because plain draws underflow near 0.
+
+    log Gamma(a) = log Gamma(a + 1) + log(U) / a.
+    """
+    logs = np.log(rng.standard_gamma(concentration + 1, count)) + np.log1p(-rng.random(count)) / concentration
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())

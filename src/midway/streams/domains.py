@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midway.data.image_set import ImageArray, ImageSet
-from midway.streams.scenarios import Shift, labels_of, source_of
-from midway.streams.stream import Data
+from midway.streams.parsing import scenario_text
+from midway.streams.scenarios import Shift, folder_classes, labels_of, source_of
+from midway.streams.stream import Data, Stream
+
+Arrange = Callable[[NDArray[np.int64], np.random.Generator], NDArray[np.int64]]
+"""Returns an order of images from their labels."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +26,13 @@ class Domains:
         sources: Name of a shift -> its images; an index means the same label in each.
         labels: Label of each index.
         members: The indices that each shift has images at.
+        folder_classes: Number of class folders of the data set; None if it has none.
     """
 
     sources: dict[str, ImageArray]
     labels: NDArray[np.int64]
     members: tuple[NDArray[np.int64], ...]
+    folder_classes: int | None
 
     @property
     def order(self) -> NDArray[np.int64]:
@@ -37,6 +43,40 @@ class Domains:
     def group(self) -> NDArray[np.int64]:
         """The shift of each image in ``order``."""
         return np.repeat(np.arange(len(self.members)), [len(each) for each in self.members])
+
+    def random(self, seed: int) -> np.random.Generator:
+        """Return a generator for an order of all images."""
+        return np.random.default_rng((seed, len(self.order)))
+
+    def in_parts(self, arrange: Arrange, seed: int) -> NDArray[np.int64]:
+        """Return positions in ``order``, shift after shift; shifts with the same images have the same order."""
+        positions, start = [], 0
+        for members in self.members:
+            rng = np.random.default_rng((seed, len(members)))
+            positions.append(start + arrange(self.labels[members], rng))
+            start += len(members)
+        return np.concatenate(positions)
+
+    def stream(
+        self,
+        kind: str,
+        positions: NDArray[np.int64] | None,
+        *,
+        amount: float | None = None,
+        severity: int,
+        batch_size: int,
+    ) -> Stream:
+        """Return the stream of the images at these positions of ``order``, or of all in turn."""
+        order, group = (each if positions is None else each[positions] for each in (self.order, self.group))
+        return Stream(
+            self.sources,
+            self.labels,
+            order=order,
+            group=group,
+            batch_size=batch_size,
+            name=scenario_text(kind, list(self.sources), amount, severity),
+            folder_classes=self.folder_classes,
+        )
 
 
 def domains_of(kind: str, data: Data, shifts: Sequence[Shift], severity: int, seed: int) -> Domains:
@@ -54,7 +94,8 @@ def domains_of(kind: str, data: Data, shifts: Sequence[Shift], severity: int, se
     first = found[0][2]
     if all(np.array_equal(labels, first) for _, _, labels in found):
         everything = np.arange(len(first))
-        return Domains({name: images for name, images, _ in found}, first, (everything,) * len(found))
+        shared = {name: images for name, images, _ in found}
+        return Domains(shared, first, (everything,) * len(found), folder_classes(data))
     labels = np.concatenate([labels for _, _, labels in found])
     sources: dict[str, ImageArray] = {}
     members: list[NDArray[np.int64]] = []
@@ -63,7 +104,7 @@ def domains_of(kind: str, data: Data, shifts: Sequence[Shift], severity: int, se
         members.append(np.arange(start, start + len(own)))
         sources[name] = PartOfImages(images, start, len(labels))
         start += len(own)
-    return Domains(sources, labels, tuple(members))
+    return Domains(sources, labels, tuple(members), folder_classes(data))
 
 
 class PartOfImages:

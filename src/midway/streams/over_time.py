@@ -1,11 +1,10 @@
-"""Scenarios that change over time: shifts in turn, severities that rise and fall, labels in runs."""
+"""Scenarios of several shifts: one after the other, in random order, mixed, with severities that rise and fall."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from midway.data.corrupted import check_severity
 from midway.data.image_set import ImageArray
@@ -33,7 +32,8 @@ def continual(
         >>> midway.streams.continual(data, ["fog", "snow", "frost"])
         Stream('continual:fog+snow+frost', 1200 images in 6 batches)
     """
-    return _in_turn("continual", data, shifts, None, severity, batch_size, seed)
+    domains = domains_of("continual", data, shifts, severity, seed)
+    return domains.stream("continual", None, severity=severity, batch_size=batch_size)
 
 
 @scenario("recurring:fog+snow@2", amount="count")
@@ -52,24 +52,67 @@ def recurring(
         ['fog', 'snow', 'fog', 'snow', 'fog', 'snow']
     """
     REGISTRY["recurring"].check_amount(rounds)
-    return _in_turn("recurring", data, shifts, rounds, severity, batch_size, seed)
+    domains = domains_of("recurring", data, shifts, severity, seed)
+    order = np.tile(np.arange(len(domains.order)), rounds)
+    return domains.stream("recurring", order, amount=rounds, severity=severity, batch_size=batch_size)
 
 
-def _in_turn(
-    kind: str, data: Data, shifts: Sequence[Shift], rounds: int | None, severity: int, batch_size: int, seed: int
+@scenario("shuffled:fog+snow")
+def shuffled(data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size: int = 200, seed: int = 0) -> Stream:
+    """A continual stream whose images are shuffled within each shift.
+
+    Shifts with the same images have the same permutation, as in published comparisons. The arguments are those of
+    ``continual``.
+
+    Example:
+        >>> import midway
+        >>> data = midway.data.load("cifar10-mini").first(200)
+        >>> fog, snow = midway.streams.shuffled(data, ["fog", "snow"])
+        >>> fog.labels.equal(snow.labels), fog.labels[:5].tolist() == data.labels[:5].tolist()
+        (True, False)
+    """
+    domains = domains_of("shuffled", data, shifts, severity, seed)
+    parts = domains.in_parts(lambda labels, rng: rng.permutation(len(labels)), seed)
+    return domains.stream("shuffled", parts, severity=severity, batch_size=batch_size)
+
+
+@scenario("random_order:fog+snow")
+def random_order(
+    data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size: int = 200, seed: int = 0
 ) -> Stream:
-    domains = domains_of(kind, data, shifts, severity, seed)
-    order, group = (np.tile(each, rounds or 1) for each in (domains.order, domains.group))
-    text = scenario_text(kind, list(domains.sources), rounds, severity)
-    return Stream(
-        domains.sources,
-        domains.labels,
-        order=order,
-        group=group,
-        batch_size=batch_size,
-        name=text,
-        folder_classes=folder_classes(data),
-    )
+    """A continual stream with the shifts in a random order; ten seeds are ten orders, as in CoTTA's ImageNet-C.
+
+    The arguments are those of ``continual``.
+
+    Example:
+        >>> import midway
+        >>> data = midway.data.load("cifar10-mini").first(50)
+        >>> stream = midway.streams.random_order(data, ["fog", "snow", "frost"], batch_size=50, seed=1)
+        >>> sorted(stream.groups[batch.group[0]] for batch in stream)
+        ['fog', 'frost', 'snow']
+    """
+    domains = domains_of("random_order", data, shifts, severity, seed)
+    turns = np.random.default_rng((seed, len(domains.members))).permutation(len(domains.members))
+    order = np.concatenate([np.flatnonzero(domains.group == turn) for turn in turns])
+    return domains.stream("random_order", order, severity=severity, batch_size=batch_size)
+
+
+@scenario("mixed:fog+snow")
+def mixed(data: Data, shifts: Sequence[Shift], *, severity: int = 5, batch_size: int = 200, seed: int = 0) -> Stream:
+    """All images under each of several shifts, in one random order: every batch has every shift.
+
+    ``mixed:all`` is the *mixed domains* setting with fifteen corruptions. The arguments are those of ``continual``.
+
+    Example:
+        >>> import midway
+        >>> data = midway.data.load("cifar10-mini").first(100)
+        >>> stream = midway.streams.mixed(data, ["fog", "snow", "frost"], batch_size=150)
+        >>> [len(batch.group.unique()) for batch in stream]
+        [3, 3]
+    """
+    domains = domains_of("mixed", data, shifts, severity, seed)
+    order = domains.random(seed).permutation(len(domains.order))
+    return domains.stream("mixed", order, severity=severity, batch_size=batch_size)
 
 
 @scenario("gradual:fog+snow", all_severities=True)
@@ -121,56 +164,3 @@ def gradual(
     return Stream(
         sources, labels, order=order, group=group, batch_size=batch_size, name=text, folder_classes=folder_classes(data)
     )
-
-
-@scenario("dirichlet:fog@0.1", amount="positive")
-def dirichlet(
-    data: Data, shift: Shift, *, concentration: float = 0.1, severity: int = 5, batch_size: int = 200, seed: int = 0
-) -> Stream:
-    """One shift whose labels come in runs: neighbours in the stream tend to be of the same class.
-
-    Every image occurs once. The stream has as many sections as there are classes; each class is distributed over them
-    in shares drawn from a Dirichlet distribution, and each section is shuffled. For concentrations near 0 every class
-    is in one section, alone or with a few others; for large concentrations all sections are alike. The other arguments
-    are those of ``pure``; the seed is also that of the order.
-
-    Example:
-        >>> import midway
-        >>> data = midway.data.load("cifar10-mini").first(400)
-        >>> stream = midway.streams.dirichlet(data, "fog", concentration=0.01, batch_size=40)
-        >>> batch = next(iter(stream))
-        >>> batch.labels.bincount().max().item() > 20  # of 40 images; about 4 in data-set order
-        True
-    """
-    REGISTRY["dirichlet"].check_amount(concentration)
-    labels = labels_of(data)
-    name, images = source_of(data, shift, severity, seed)
-    order = distribute_classes(labels, concentration=concentration, seed=seed)
-    text = scenario_text("dirichlet", [name], concentration, severity)
-    return Stream(
-        {name: images}, labels, order=order, batch_size=batch_size, name=text, folder_classes=folder_classes(data)
-    )
-
-
-def distribute_classes(labels: NDArray[np.int64], *, concentration: float, seed: int) -> NDArray[np.int64]:
-    """Return an order of the images in which labels come in runs."""
-    rng = np.random.default_rng((seed, len(labels)))
-    classes = np.unique(labels)
-    sections: list[list[NDArray[np.int64]]] = [[] for _ in classes]
-    for label in classes:
-        members = np.flatnonzero(labels == label)
-        shares = shares_of(rng, len(classes), concentration)
-        cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
-        for section, part in zip(sections, np.split(members, cuts), strict=True):
-            section.append(part)
-    return np.concatenate([rng.permutation(np.concatenate(section)) for section in sections])
-
-
-def shares_of(rng: np.random.Generator, count: int, concentration: float) -> NDArray[np.float64]:
-    """Draw shares from a symmetric Dirichlet distribution, in logarithms, because plain draws underflow near 0.
-
-    log Gamma(a) = log Gamma(a + 1) + log(U) / a.
-    """
-    logs = np.log(rng.standard_gamma(concentration + 1, count)) + np.log1p(-rng.random(count)) / concentration
-    weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum())

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from midway._suggest import unknown
 from midway.data.corruptions import corruption_names
-from midway.data.corruptions.registry import Purpose
 from midway.data.image_set import ImageSet
 from midway.streams.registry import REGISTRY, SEVERITY, TEXT
 from midway.streams.stream import Data, Stream
@@ -16,8 +15,18 @@ from midway.streams.stream import Data, Stream
 RATIOS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Shares of the first shift in the MITA paper's sweep."""
 
-SHORTHANDS: dict[str, Purpose] = {"all": "benchmark", "tuning": "tuning"}
-"""Words for several shifts -> the purpose of the corruptions they stand for."""
+ROTTA = (
+    "motion_blur snow fog shot_noise defocus_blur contrast zoom_blur brightness frost elastic_transform glass_blur"
+    " gaussian_noise pixelate jpeg_compression impulse_noise"
+)
+"""The fifteen corruptions in RoTTA's order."""
+
+SHORTHANDS: dict[str, Callable[[], tuple[str, ...]]] = {
+    "all": lambda: corruption_names("benchmark"),
+    "tuning": lambda: corruption_names("tuning"),
+    "rotta": lambda: tuple(ROTTA.split()),
+}
+"""Words for several shifts -> the corruptions they stand for."""
 
 Shifted = Callable[[str, int], ImageSet]
 """Returns the images of a shift at a severity; all its sets have the same images in the same order."""
@@ -63,7 +72,8 @@ class Scenario:
         Args:
             text: ``kind:shift``, shifts joined by ``/`` (a fixed number) or ``+`` (any number), ``@`` and the share,
                 the rounds or the concentration, ``#`` and the severity; the last two are optional. ``all`` stands for
-                the fifteen corruptions of the benchmark, ``tuning`` for the four others.
+                the fifteen corruptions of the benchmark, ``tuning`` for the four others, ``rotta`` for the
+                fifteen in RoTTA's order.
             severity: The severity if the text has none.
         """
         scenarios = expand(text, severity=severity)
@@ -114,15 +124,15 @@ def expand(text: str, *, severity: int = SEVERITY) -> list[Scenario]:
         if match["shifts"] == "clean":
             raise ValueError(f"'{text}': clean images have no severity, leave out #{match['severity']}.")
         severity = _number(match["severity"], text, example, int)
-    purpose = SHORTHANDS.get(match["shifts"])
-    shifts = corruption_names(purpose) if purpose else tuple(match["shifts"].split(kind.joint))
+    shorthand = SHORTHANDS.get(match["shifts"])
+    shifts = shorthand() if shorthand else tuple(match["shifts"].split(kind.joint))
     if is_sweep and len(shifts) != 2:
         raise ValueError(f"'{text}' names {len(shifts)} shifts, two are needed: write it like {example}.")
     amounts: Sequence[float | None] = RATIOS if is_sweep else [None]
     if match["amount"] is not None:
         parts = match["amount"].split("+") if is_sweep else [match["amount"]]
         amounts = [_number(part, text, example, float) for part in parts]
-    sets = [(shift,) for shift in shifts] if purpose and kind.count == 1 else [shifts]
+    sets = [(shift,) for shift in shifts] if shorthand and kind.count == 1 else [shifts]
     return [Scenario(kind.name, each, amount, severity) for each in sets for amount in amounts]
 
 
