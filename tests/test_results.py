@@ -44,6 +44,21 @@ def test_stored_runs_are_of_the_images_that_are_said_and_did_not_fail() -> None:
             )
 
 
+def test_stored_runs_had_the_settings_of_their_plans() -> None:
+    """A result has the hyper-parameters that the method had when it ran, which no plan can get wrong."""
+    compared = 0
+    for plan in sorted(FOLDER.glob("*.toml")):
+        entries = {entry.label: entry for entry in Grid.from_dict(read_plan(plan)).methods}
+        records = read_records(plan.with_suffix("")) if plan.with_suffix("").is_dir() else []
+        for record in records:
+            assert record.result is not None
+            had = record.result.hyperparameters
+            written = entries[record.cell.label].settings
+            assert {name: had.get(name, value) for name, value in written.items()} == written, record.cell
+            compared += bool(had)
+    assert compared > 100
+
+
 def test_a_run_is_finished_when_every_method_has_every_stream(tmp_path: Path) -> None:
     shutil.copytree(FOLDER / "memo", tmp_path / "memo")
     shutil.copy(FOLDER / "memo.toml", tmp_path)

@@ -16,7 +16,6 @@ from midway.adaptation.losses import (
     soft_likelihood_ratio,
     symmetric_cross_entropy,
 )
-from midway.bench.entries import Entry
 from midway.testing import CONTRACT, batches, tiny_network
 
 PREDICTIONS = torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]])
@@ -144,10 +143,3 @@ def test_the_margin_of_delta_uses_the_loss() -> None:
     assert selected.sum() == 20
     weights = (margin * math.log(4) - opinions).exp()
     torch.testing.assert_close(losses, weights * opinions)
-
-
-def test_the_default_loss_is_not_part_of_a_cell() -> None:
-    plain, written = (Entry.make("tent", settings).complete_settings(0) for settings in ({}, {"loss": "entropy"}))
-    assert plain == written
-    assert "loss" not in plain  # results from before there was a choice keep their keys
-    assert Entry.make("tent", {"loss": "come"}).complete_settings(0) == plain | {"loss": "come"}

@@ -16,10 +16,12 @@ import midway
 from midway._files import file_digest
 from midway.adaptation import registry
 from midway.bench import Cell, Grid, PlanError, load_plan
-from midway.bench.entries import READERS, parse_entries
+from midway.bench.entries import READERS, Entry, parse_entries
 from midway.bench.plan import line_of
+from midway.bench.record import ADDED_LATER
 from midway.models import denoiser_cards
 from midway.streams import Scenario
+from midway.testing import tiny_network
 
 
 def cells(**plan: Any) -> list[Cell]:
@@ -101,6 +103,34 @@ def test_defaults_written_out_are_the_same_cell() -> None:
     (plain,), (spelt,) = cells(methods="tent"), cells(methods="tent(steps=1, betas=[0.9, 0.999])")
     assert plain.key == spelt.key
     assert spelt.settings["betas"] == (0.9, 0.999)
+
+
+def test_hyperparameters_added_later_leave_earlier_keys_as_they_are() -> None:
+    (cell,) = cells(methods="tent")
+    assert cell.settings["loss"] == "entropy"
+    before = replace(cell, settings={name: value for name, value in cell.settings.items() if name != "loss"})
+    assert before.key == cell.key
+    assert replace(cell, settings=cell.settings | {"loss": "come"}).key != cell.key
+
+
+@pytest.mark.parametrize(("setting", "value"), ADDED_LATER)
+def test_a_method_runs_with_the_settings_that_are_written(setting: str, value: object) -> None:
+    """Also with the value that is no part of a key, whatever the default is."""
+    names = [name for name in midway.methods.names() if setting in midway.methods.hyperparameters(name)]
+    assert names
+    for name in names:
+        entry = Entry.make(name, {setting: value} | ({"sampling": "recent"} if name == "note" else {}))
+        ran = midway.adapt(tiny_network(), name, **entry.complete_settings(seed=0))
+        assert ran.hyperparameters[setting] == value, name
+
+
+def test_a_preset_runs_as_it_is() -> None:
+    for name in midway.methods.names():
+        for preset in ("published", "printed") if name == "mita" else ("published",):
+            entry = Entry.make(name, {"preset": preset})
+            ran = midway.adapt(tiny_network(), name, **entry.complete_settings(seed=0)).hyperparameters
+            written = midway.adapt(tiny_network(), name, preset=preset).hyperparameters
+            assert {k: v for k, v in ran.items() if k != "seed"} == {k: v for k, v in written.items() if k != "seed"}
 
 
 def test_the_seed_reaches_methods_that_have_one() -> None:

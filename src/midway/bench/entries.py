@@ -24,16 +24,6 @@ from midway.data.class_lists import plain_classes
 from midway.methods import adapt, find, hyperparameters
 from midway.testing import tiny_network
 
-ADDED_LATER = (
-    ("loss", "entropy"),
-    ("batch_statistics", True),
-    ("rotate", False),
-    ("fill", "grey"),
-    ("balance_classes", False),
-)
-"""Hyper-parameters that were added after results had been stored, with the value at which nothing changes. With this
-value they are not part of a cell, so earlier results keep their keys."""
-
 
 class PlanError(ValueError):
     """A plan that cannot be run as it is written.
@@ -100,15 +90,11 @@ class Entry:
         return cls(name, settings, label or (f"{name}({written})" if written else name))
 
     def complete_settings(self, seed: int) -> dict[str, Any]:
-        """Return every hyper-parameter; a method with a ``seed`` that is not set gets the seed of the cell.
-
-        Those of ``ADDED_LATER`` are left out at the value at which nothing changes.
-        """
+        """Return every hyper-parameter; a method with a ``seed`` that is not set gets the seed of the cell."""
         defaults = hyperparameters(self.name)
         if "seed" in defaults:
             defaults["seed"] = seed
-        complete = with_tuples(defaults | self.settings)
-        return {key: value for key, value in complete.items() if (key, value) not in ADDED_LATER}
+        return with_tuples(defaults | self.settings)
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,16 @@ FORMAT = 2
 
 LATER = ("classes", "further_weights")  # fields that are left out of keys and records if None: older ones stay
 
+ADDED_LATER = (
+    ("loss", "entropy"),
+    ("batch_statistics", True),
+    ("rotate", False),
+    ("fill", "grey"),
+    ("balance_classes", False),
+)
+"""Hyper-parameters that were added after results had been stored, with the value at which nothing changes. With this
+value they are not part of a key, so earlier results, whose cells do not have them, keep theirs."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -83,6 +93,7 @@ class Cell:
         content = self.to_dict() | {"architecture": self.architecture}
         for name in ("label", "module", "network", "code"):
             del content[name]
+        content["settings"] = {k: v for k, v in self.settings.items() if (k, v) not in ADDED_LATER}
         text = json.dumps(content, sort_keys=True, default=repr)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
