@@ -47,6 +47,13 @@ SECTIONS = (
         shares=FILTERS,
     ),
     Section(
+        "never_harm",
+        "Where adaptation could harm",
+        "MITA beside BN and TEA with as many updates on every corruption and on clean images, in bf16.",
+        "",
+        brief=True,
+    ),
+    Section(
         "tuned",
         "Tuned settings on fifteen corruptions",
         "The same with the settings that a search with an equal number of trials chose for each method, on other"

@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, ClassVar, Self, TypeVar
 
+from midway._allocator import keep_freed_memory
+
 DEATHS_BEFORE_WORK = 3
 """Workers in a row that may die before they begin any task."""
 
@@ -267,6 +269,7 @@ def _serve(connection: Connection) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent stops its workers when the terminal is closed
     signal.signal(signal.SIGTERM, interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    keep_freed_memory()
     memory: dict[str, Any] = {}
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from midway import __version__
+from midway._allocator import keep_freed_memory
 from midway._workers import WorkerError
 from midway.bench.engines._ray_connection import HeadLostError
 from midway.cli import benchmark, compare, data, figures, listings, paper, recommend, report, run, tune
@@ -55,6 +56,7 @@ def _options(
 def main() -> None:
     """Run the command line; errors that the user can correct are printed as one line without a traceback."""
     stop_on_signals()
+    keep_freed_memory()
     try:
         app()
     except SystemExit:

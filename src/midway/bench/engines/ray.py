@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from midway._allocator import keep_freed_memory
 from midway._workers import Died, Task
 from midway.bench.engines._ray_connection import HeadLostError, HeadWatch, connect, leave
 from midway.bench.engines.base import CellTask, Engine, engine
@@ -262,6 +263,7 @@ def _run_task(task: Task, index: int, references: ObjectStoreRefs, progress: Any
     """Run one task in a worker of the cluster."""
     if version("midway") != driver:
         return Died(f"its node has midway {version('midway')}, the driver {driver}: install the same version", 0.0)
+    keep_freed_memory()
     last = float("-inf")
 
     def tell(message: Any) -> None:
