@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from midway.adaptation.replaced_statistics import statistics_of
 from midway.adaptation.statistics_by_name import BY_NAME
 from midway.adaptation.unmix_norm import UnmixBatchNorm, unmix_statistics
 from midway.bench.code import modules_of_method
-from midway.testing import tiny_network
+from midway.testing import batches, tiny_network
 
 
 def batch_norm(channels: int = 3) -> nn.BatchNorm2d:
@@ -161,6 +162,69 @@ def test_unmix_moves_once_per_batch_and_a_reset_brings_the_same_components_back(
     before = copy.deepcopy(alone.state_dict())
     alone(batch)
     assert any(not torch.equal(value, before[name]) for name, value in alone.state_dict().items())
+
+
+@pytest.mark.parametrize("momentum", [0.01, None])
+def test_unmix_has_the_momentum_of_the_layer(momentum: float | None) -> None:
+    source, x = batch_norm(), images()
+    source.momentum = momentum
+    layer = unmix_statistics(source, 2)
+    start = layer.component_mean.double()
+    _, published, _ = unmixed(x, start, layer.component_var.double(), source)
+    layer(x)
+    share = 1.0 if momentum is None else (1 - 0.99 ** (len(x) / 64)) / (1 - 0.9 ** (len(x) / 64))
+    torch.testing.assert_close(layer.component_mean.double(), start.lerp(published, share), rtol=1e-5, atol=1e-6)
+
+
+def learnt(method: nn.Module) -> dict[str, torch.Tensor]:
+    """What replaced statistics have learnt: components, or kinds and their statistics."""
+    names = ("component_", "kind_", "centres", "counts")
+    return {key: value.clone() for key, value in method.state_dict().items() if any(name in key for name in names)}
+
+
+@pytest.mark.parametrize("statistics", ["unmix", "clustered"])
+@pytest.mark.parametrize("name", ["eata", "santa"])
+def test_source_images_are_no_batch(name: str, statistics: str) -> None:
+    """What is measured on source images in the constructor leaves the statistics as they were."""
+    source, (batch,) = torch.rand(40, 3, 16, 16, generator=torch.Generator().manual_seed(1)), batches(1)
+    given = {"eata": "fisher_images", "santa": "source_images"}[name]
+    labels = {"source_labels": torch.arange(40) % 4} if name == "santa" else {}
+    measured = midway.adapt(tiny_network(), name, statistics=statistics, **{given: source}, **labels)
+    plain = midway.adapt(tiny_network(), name, statistics=statistics)
+    for before, other in zip(learnt(plain.model).values(), learnt(measured.model).values(), strict=True):
+        assert torch.equal(before, other)
+    assert torch.equal(plain(batch), measured(batch))  # before the first update
+
+
+@pytest.mark.parametrize("statistics", ["unmix", "clustered"])
+def test_the_teacher_of_cotta_learns_from_each_batch(statistics: str) -> None:
+    """Also if it predicts from augmented views alone."""
+    method = midway.adapt(tiny_network(), "cotta", statistics=statistics, threshold=1.0, views=1)
+    before = learnt(method.teacher)
+    for batch in batches(2):
+        method(batch)
+    assert method.diagnostics["batches_with_views"] == 2
+    assert all(not torch.equal(before[key], after) for key, after in learnt(method.teacher).items() if "_mean" in key)
+
+
+@pytest.mark.parametrize("statistics", ["unmix", "clustered"])
+def test_the_window_is_the_batch_of_a_method_in_a_window(statistics: str) -> None:
+    method = midway.adapt(tiny_network(), "tent", statistics=statistics, wrap="window")
+    stream = torch.rand(48, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    alone, states = [], [learnt(method)]
+    for image in stream.split(1):
+        alone.append(method(image))
+        states.append(learnt(method))
+    changes = [
+        number
+        for number, (before, after) in enumerate(pairwise(states), start=1)
+        if any(not torch.equal(before[key], after[key]) for key in before)
+    ]
+    assert changes == [16, 32, 48]  # whenever the window is new
+    method.reset()
+    torch.testing.assert_close(method(stream), torch.cat(alone))
+    for key, value in learnt(method).items():
+        torch.testing.assert_close(value, states[-1][key])
 
 
 def test_layers_without_positions_or_running_statistics() -> None:

@@ -150,6 +150,11 @@ def test_the_published_threshold_of_large_images_depends_on_network_and_batch() 
             warnings.simplefilter("ignore")  # of a single image
             method(torch.rand(count, 3, 128, 128))
         assert method.hyperparameters["threshold"] == threshold
+    large = torch.rand(2, 3, 128, 128)
+    for statistics in ("clustered", "alpha", "unmix"):  # a network with BatchNorm, whatever its statistics are
+        method = midway.adapt(nn.Sequential(nn.AvgPool2d(16), tiny_network()), "deyo", statistics=statistics)
+        method(large)
+        assert method.hyperparameters["threshold"] == 0.3
     assert midway.DeYO(tiny_network("layer"), threshold=0.3).hyperparameters["threshold"] == 0.3
 
 

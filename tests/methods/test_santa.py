@@ -73,6 +73,33 @@ def test_agrees_with_a_naive_implementation_over_batches(labelled: bool, sharp_n
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-7)
 
 
+def test_a_last_source_image_joins_the_batch_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone it has no statistics, and a network with BatchNorm1d would refuse it."""
+    monkeypatch.setattr("midway.methods.santa.IMAGES_PER_PASS", 12)
+    source = torch.cat(batches(3, seed=5))[:25]
+    labels = torch.arange(25) % 4
+    body = [*list(tiny_network().children())[:-1], nn.BatchNorm1d(8)]
+    network = nn.Sequential(*body, nn.Linear(8, 4)).eval()
+    prototypes = SANTA(network, source_images=source, source_labels=labels).prototypes
+    train = copy.deepcopy(network).train()[:-1]
+    with torch.no_grad():
+        features = torch.cat([train(source[:12]), train(source[12:])])
+    expected = torch.stack([features[labels == label].mean(dim=0) for label in range(4)])
+    torch.testing.assert_close(prototypes, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_given_prototypes_are_those_of_the_source_images() -> None:
+    source, labels = torch.cat(batches(2, seed=5)), torch.arange(24) % 4
+    measured = SANTA(tiny_network(), source_images=source, source_labels=labels)
+    given = SANTA(tiny_network(), prototypes=measured.prototypes)
+    for images in batches(2):
+        assert torch.equal(measured(images), given(images))
+    with pytest.raises(ValueError, match=r"prototypes must be of shape \(4, 8\), a row per class, got \(4, 7\)"):
+        SANTA(tiny_network(), prototypes=torch.rand(4, 7))
+    with pytest.raises(ValueError, match="give source_images or prototypes, not both"):
+        SANTA(tiny_network(), prototypes=measured.prototypes, source_images=source)
+
+
 def test_anchoring_by_hand() -> None:
     """Predictions (1/2, 1/2) and (3/4, 1/4) have the mean (5/8, 3/8); the anchor says (1/4, 3/4)."""
     logits, augmented = torch.zeros(1, 2), torch.tensor([[math.log(3), 0.0]])

@@ -49,8 +49,6 @@ class _Sealed(ABCMeta):
             method._given = {name: _described(value) for name, value in given}
             if (statistics := statistics_of(method)) is not None:
                 method._given |= {"statistics": statistics}
-            for observer in observers_of(method):
-                observer.managed = True
             method._source = method.snapshot()
         return method
 
@@ -119,6 +117,8 @@ class Method(Stateful, metaclass=_Sealed):
         self.model = in_evaluation_mode(independent_copy(model, self.memory_format)).requires_grad_(False)
         # Inside a compiled network: a copy of its shell, such as MITA's second model, would not call the hook.
         getattr(self.model, "_orig_mod", self.model).register_forward_hook(return_logits)
+        for observer in observers_of(self.model):  # no pass in a constructor is a batch
+            observer.managed = True
         self._checked_shapes: set[tuple[int, ...]] = set()
         self._warned_of_single_image = False
         self._declare_records()

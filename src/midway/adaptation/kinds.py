@@ -16,9 +16,10 @@ would take over the tails of all others.
 
 Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
 is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
-(D^2 / median))^2 and those of the larger kind the rest. A kind that is not rare is trusted by s - 4 - 200 / n instead,
-if that is more. What counts is how rare it is among the images whose statistics it would have otherwise: next to a rare
-kind that is not trusted, it is as rare as next to the large kind that this one is normalised with.
+(D^2 / median))^2 and those of the larger kind the rest. A kind of more than a tenth of the images is trusted by
+s - 4 - 200 / n instead, if that is more. What counts is how rare it is among the images whose statistics it would have
+otherwise: next to a rare kind that is not trusted, it is as rare as next to the large kind that this one is normalised
+with.
 
 The counts of a kind decay slowly, by half in 7,000 images, and a kind without images is forgotten.
 """

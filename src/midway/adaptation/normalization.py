@@ -38,6 +38,19 @@ def warn_of_custom_layers(model: nn.Module) -> None:
         )
 
 
+def has_batch_norm(model: nn.Module) -> bool:
+    """Return whether a model has a BatchNorm layer, whatever its statistics are."""
+    return any(isinstance(module, _BatchNorm) for module in model.modules())
+
+
+def split_images(images: Tensor, batch_size: int) -> tuple[Tensor, ...]:
+    """Split images into batches; a last one of a single image, which has no batch statistics, joins the one before."""
+    batches: tuple[Tensor, ...] = images.split(batch_size)
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        return (*batches[:-2], torch.cat(batches[-2:]))
+    return batches
+
+
 def uses_batch_statistics(model: nn.Module) -> bool:
     """Return whether a BatchNorm layer of the model mixes the images of a batch."""
     return any(isinstance(m, _BatchNorm) and (m.running_mean is None or m.training) for m in model.modules())

@@ -11,7 +11,7 @@ For an image with mean m and variance v over the positions of a channel,
     mean = avg_k a_k,    variance = avg_k b_k + avg_k a_k^2 - mean^2
 
 are the statistics it is normalised with. Afterwards M_k += s avg_i pi_ik (m_i - M_k), V_k likewise, with s = 1 - 0.9 ^
-(n / 64) for n images; 16 in place of 64 for images of ImageNet's size.
+(n / 64) for n images; 16 in place of 64 for images of ImageNet's size. 0.9 is 1 less the momentum of the layer.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ class UnmixBatchNorm(ReplacedBatchNorm):
         if not updates.moves or id(self) in updates.moved:
             return
         updates.moved.add(id(self))
-        step = 1 - (1 - MOMENTUM) ** (len(pi) / updates.full_batch)
+        momentum = MOMENTUM if self.momentum is None else self.momentum
+        step = 1 - (1 - momentum) ** (len(pi) / updates.full_batch)
         matched = pi.mean(dim=0)[:, None]
         new = []
         for component, own in ((self.component_mean, mean), (self.component_var, var)):

@@ -28,6 +28,7 @@ ADDED_LATER = (
     ("rotate", False),
     ("fill", "grey"),
     ("balance_classes", False),
+    ("prototypes", None),
 )
 """Hyper-parameters that were added after results had been stored, with the value at which nothing changes. With this
 value they are not part of a key, so earlier results, whose cells do not have them, keep theirs."""

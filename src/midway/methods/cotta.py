@@ -18,6 +18,7 @@ from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_o
 from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
+from midway.adaptation.replaced_statistics import observers_of
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
 from midway.sampling import Randomness
 
@@ -139,6 +140,8 @@ class CoTTA(Method):
         unsure = confidence < self.hyperparameters["threshold"]
         self.record(source_confidence=confidence)
         self.count("batches_with_views", int(unsure))
+        if unsure and observers_of(self.teacher):
+            self.teacher(images)  # a pass over the batch itself, from which replaced statistics learn
         return self._mean_over_views(images) if unsure else self.teacher(images).float()
 
     def _mean_over_views(self, images: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.normalization import has_batch_norm, use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
 from midway.adaptation.parameters import (
     check_excluded,
@@ -21,7 +21,6 @@ from midway.adaptation.parameters import (
     last_stage,
     norm_affine,
     outside,
-    plain_batch_norms,
 )
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -129,7 +128,7 @@ class DeYO(Method):
         given = self.hyperparameters
         unresolved = given["lr"] is None
         super().resolve(images, logits)
-        if given["threshold"] is None and (len(images) == 1 or not plain_batch_norms(self.model)):
+        if given["threshold"] is None and (len(images) == 1 or not has_batch_norm(self.model)):
             self.resolved["threshold"] = 0.2
         if unresolved and Problem.of(images, logits).is_imagenet_size:
             self.resolved["lr"] = published_lr(len(images), transformer=is_transformer(self.model))

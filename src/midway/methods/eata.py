@@ -13,7 +13,7 @@ from torch.nn.utils import parameters_to_vector
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.normalization import split_images, use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
@@ -181,9 +181,7 @@ class EATA(Method):
             raise type(error)(f"fisher_images: {error}") from error
         if len(images) > MAX_FISHER_IMAGES:
             raise ValueError(f"fisher_images contains {len(images)} images: give at most {MAX_FISHER_IMAGES}.")
-        batches = images.detach().clone().split(batch_size)
-        if len(batches) > 1 and len(batches[-1]) == 1:  # a single image has no batch statistics
-            batches = (*batches[:-2], torch.cat(batches[-2:]))
+        batches = split_images(images.detach().clone(), batch_size)
         fisher = torch.zeros_like(self.source_weights)
         with torch.enable_grad():
             for batch in batches:

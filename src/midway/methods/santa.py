@@ -13,7 +13,7 @@ from midway.adaptation.about import About
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.base import Method
 from midway.adaptation.head import features_and_logits, head_of
-from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.normalization import split_images, use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
@@ -65,6 +65,8 @@ class SANTA(Method):
         source_images: In-distribution images of all classes, (N, C, H, W), for the prototypes (published: the training
             images, up to 100,000); None uses the rows of the head.
         source_labels: Their labels, (N,); None uses the predictions of the source.
+        prototypes: In place of ``source_images``, if these are too many for one tensor: the mean features of the
+            images of each class, (classes, features).
         anchor_weight: Weight of the self-training (published: 1).
         contrast_weight: Weight of the contrastive loss (published: 1).
         temperature: Temperature of the contrastive loss (published: 0.1).
@@ -106,6 +108,7 @@ class SANTA(Method):
         *,
         source_images: Tensor | None = None,
         source_labels: Tensor | None = None,
+        prototypes: Tensor | None = None,
         anchor_weight: float = 1.0,
         contrast_weight: float = 1.0,
         temperature: float = 0.1,
@@ -123,6 +126,8 @@ class SANTA(Method):
             )
         if source_images is None and source_labels is not None:
             raise ValueError("source_labels without source_images: give both, or only the images.")
+        if source_images is not None and prototypes is not None:
+            raise ValueError("give source_images or prototypes, not both.")
         self.anchor_weight, self.contrast_weight, self.temperature = anchor_weight, contrast_weight, temperature
         use_batch_statistics(self.model)
         self.head_layer, layer = head_of(self.model, head)
@@ -142,10 +147,16 @@ class SANTA(Method):
         )
         self.randomness = self.add_state("randomness", Randomness(seed))
         self.augmentation = Augmentation()
-        self.measured = source_images is not None
-        prototypes = normalize(layer.weight.detach(), dim=1)
+        self.measured = source_images is not None or prototypes is not None
         if source_images is not None:
-            prototypes = self._mean_features(source_images, source_labels, len(prototypes))
+            prototypes = self._mean_features(source_images, source_labels, len(layer.weight))
+        elif prototypes is None:
+            prototypes = normalize(layer.weight.detach(), dim=1)
+        elif prototypes.shape != layer.weight.shape:
+            wanted, got = tuple(layer.weight.shape), tuple(prototypes.shape)
+            raise ValueError(f"prototypes must be of shape {wanted}, a row per class, got {got}.")
+        else:
+            prototypes = prototypes.detach().clone().to(layer.weight)
         self.register_buffer("prototypes", prototypes)
         self.prototypes: Tensor
 
@@ -188,9 +199,10 @@ class SANTA(Method):
             self._prepare(images.detach())
         except (TypeError, ValueError) as error:
             raise type(error)(f"source_images: {error}") from error
-        batches = [features_and_logits(self.model, self.head_layer, few) for few in images.split(IMAGES_PER_PASS)]
-        features = torch.cat([each for each, _ in batches])
-        labels = torch.cat([logits for _, logits in batches]).argmax(dim=1) if labels is None else labels
+        batches = split_images(images, IMAGES_PER_PASS)
+        answers = [features_and_logits(self.model, self.head_layer, few) for few in batches]
+        features = torch.cat([each for each, _ in answers])
+        labels = torch.cat([logits for _, logits in answers]).argmax(dim=1) if labels is None else labels
         if labels.shape != (len(images),):
             raise ValueError(f"source_labels must be one label per image, got {tuple(labels.shape)}.")
         missing = set(range(classes)) - set(labels.tolist())
