@@ -84,17 +84,21 @@ ORIGINS = {
     "cost_seconds": Origin(("mixture",), remark="Mixtures, in bf16, on a machine that also did other work."),
     "cost_gflops": Origin(("pure",), otherwise=("defaults",)),
     "samples": Origin(
+        ("pure",),
         options=PICTURES,
         remark="MITA adapted to gaussian noise. No sample looks like an image: a classifier does not learn what images"
         " look like. Adaptation changes the energy of the samples: those of the source have lower energies than nearly"
         " every image, those of the adapted networks have energies like images (see the energies of images).",
     ),
     "image_changes": Origin(
+        ("pure",),
         options=PICTURES,
         remark="MITA changes noise and the borders of blocks; blurred images and images of low contrast hardly change.",
     ),
-    "corrections": Origin(options=OUTLIERS),
+    "corrections": Origin(("pure",), options=OUTLIERS),
+    "severities": Origin(("pure",), options=PICTURES),
     "energies": Origin(
+        ("pure",),
         options=PICTURES,
         remark="Under the source, its own samples are more likely than any image, and corrupted images are less likely"
         " than clean ones. Under the adapted network, samples are not more likely than clean images, and adapted images"

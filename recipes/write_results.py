@@ -34,8 +34,8 @@ the MITA paper. The paper's network is a WideResNet-28-10 (36.5 million weights)
 comparable, the level is not. `python recipes/write_results.py` writes every table from the stored runs in
 `docs/results/`; only the text around the tables is written by hand. The command above a table repeats it and continues
 a run that was stopped (the images are needed first: `midway data fetch cifar10`). Other methods have the settings of
-their papers, and MITA has settings chosen by small trials on corruptions that no table compares methods on, unless a
-section states otherwise; where all methods have tuned settings, a search gave each the same number of trials
+their papers, and MITA has settings chosen by small trials on the four other corruptions ([methods.md](methods.md)),
+unless a section states otherwise; where all methods have tuned settings, a search gave each the same number of trials
 ([tuning.md](tuning.md)). [methods.md](methods.md) and the section *As published* describe how the rows `mita` and
 `tea` differ from their papers, and the effect. The paper mentions DomainNet and ImageNet-C but has no numbers for
 them.
@@ -98,11 +98,15 @@ def ranking(rows: Frame, data: str | None) -> list[str]:
     labels = [label for label in rows.unique("label") if not label.startswith("mita_")]
     defaults = [label for label in labels if not label.endswith(TUNED)]
     rivals = rows.where(label=defaults)
-    among = ", default settings only" if len(defaults) < len(labels) else ""
+    among = " with default settings" if len(defaults) < len(labels) else ""
     named = {"A": "the first distribution of a pair", "B": "the second", "all": "all images of a stream"}
     compared = "\n".join(f"- {named[part]}: {result}" for part, result in versus_best(rivals).items())
     best = best_sentence(paper_table(rivals, data=data))
-    return [f"MITA against the best other method{among}, over streams and seeds:\n", f"{compared}\n", f"{best}\n"]
+    said = (
+        f"MITA against the best of the other methods{among}, without its own variants (`mita_...`), over streams and "
+        "seeds; streams that share images count as one:\n"
+    )
+    return [said, f"{compared}\n", f"Among the same rows {best}\n"]
 
 
 def where_best(table: Table, method: str = "mita") -> tuple[list[Column], list[Column], int]:

@@ -40,8 +40,9 @@ SECTIONS = (
         "The pair of the paper's headline, MITA minus MEMO on all images: 10.57 points in the outlier stream and 4.68"
         " in the mixture. MEMO has fewer images because of its cost, and five outliers tell nothing.",
         "MITA is much further above MEMO than in the paper, and so is BN: not because they gain more, but because MEMO,"
-        " which adapts to single images with the statistics of the source, gains little on this network. Against TEA,"
-        " which the sections above have, the paper's lead on all images of this pair is below one point.",
+        " which adapts to single images with the statistics of the source, gains much less on this network than in the"
+        " paper. Against TEA, which the sections above have, the paper's lead on all images of this pair is below one"
+        " point.",
         images=1000,
         brief=True,
     ),

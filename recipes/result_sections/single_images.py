@@ -8,7 +8,7 @@ SECTIONS = (
     Section(
         "memo",
         "MEMO",
-        "MEMO adapts to every image separately, with 32 views of it. One image takes it as long as about fifty images"
+        "MEMO adapts to every image separately, with 32 views of it. One image takes it as long as about sixty images"
         " take TENT, so it has fewer images than the other methods. Source has the same images.",
         "MEMO gains on thirteen of the fifteen corruptions, most on noise, without any other image, and loses"
         " slightly under elastic transform and pixelate. The MITA paper reports a larger gain for it, as large as"
