@@ -72,6 +72,9 @@ def search_table(results: Sequence[StudyResult]) -> str:
     return markdown_table(head, rows, left=(0, 7))
 
 
+SEARCHED_FORMS = {"mita": "mita_two_models"}
+"""Method -> row of docs/results/defaults with the form whose settings were searched, if that is not the default."""
+
 Accuracies = dict[tuple[str, Scenario], float]
 """Label and scenario -> accuracy in percent."""
 
@@ -88,7 +91,8 @@ def gain_table(results: Sequence[StudyResult], defaults: Accuracies, tuned: Accu
     head = ["method", "defaults", "tuned", "gain", "better on", "worse on"]
     rows = []
     for name in ["source", *(study.method for study in results)]:
-        was = [defaults[name, stream] for stream in streams if (name, stream) in defaults]
+        label = SEARCHED_FORMS.get(name, name)
+        was = [defaults[label, stream] for stream in streams if (label, stream) in defaults]
         now = was if name == "source" else [tuned[name, stream] for stream in streams if (name, stream) in tuned]
         if not streams or not len(was) == len(now) == len(streams):  # the runs are not finished
             continue
