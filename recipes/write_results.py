@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 from result_sections import SECTIONS, TUNED, Section
 
@@ -18,12 +18,14 @@ from midway.bench.plan import read_plan
 from midway.metrics import METRICS
 from midway.report import Column, Frame, Table, frame, split_columns, to_brief_markdown, to_markdown
 from midway.report.paper import paper_table
-from midway.report.ranking import versus_best
+from midway.report.ranking import part_of, versus_best
 from midway.report.render import markdown_table, show_number
 from midway.report.table import OURS, PAPER, Value
 from midway.streams import Scenario
 
 FOLDER = Path("docs/results")
+MOST_LISTED = 6
+"""Where the paper's MITA is best and ours is not: so many are named, more are only counted."""
 
 INTRODUCTION = """\
 # Results
@@ -84,6 +86,8 @@ def write_section(section: Section, folder: Path) -> str:
     count = f"{section.images:,} images per stream"
     said = f"{count}, seeds {', '.join(map(str, seeds))}." if len(seeds) > 1 else f"{count}, one seed ({seeds[0]})."
     parts = [f"## {section.title}\n", section.commands, f"{section.about} {said}\n"]
+    if section.means:
+        parts += ["Means over the streams:\n", means_table(rows), "Every stream:\n"]
     parts += [to_brief_markdown(table)] if section.brief else map(to_markdown, split_columns(table, at_most=9))
     if section.shares:
         parts += ["Share of the images that a filter selects, in percent:\n", shares_table(records, section.shares)]
@@ -133,7 +137,8 @@ def best_sentence(table: Table) -> str:
     keys = [(column.scenario, column.group) for column in ours]
     missed = [_column_name(column) for column in theirs if (column.scenario, column.group) not in keys]
     said += f" (in the paper: {len(theirs)})"
-    return f"{said}; in the paper alone on: {'; '.join(missed)}." if missed else f"{said}."
+    listed = 0 < len(missed) <= MOST_LISTED
+    return f"{said}; in the paper alone on: {'; '.join(missed)}." if listed else f"{said}."
 
 
 def _column_name(column: Column) -> str:
@@ -159,6 +164,51 @@ def shares_table(records: Iterable[Record], shares: Iterable[tuple[str, str]]) -
         for scenario, row in selected.items()
     ]
     return markdown_table(["", *named], rows)
+
+
+PARTS = {"A": "first shift", "B": "second shift", "all": "all images"}
+"""Part of the images of a pair -> heading."""
+CONFIDENCE = {"nll": "NLL", "calibration_error": "calibration error"}
+
+
+def means_table(rows: Frame) -> str:
+    """Return means over streams, methods down: accuracies by part and share of the first shift, and confidence.
+
+    The spread is that of the means over seeds.
+    """
+    amounts = sorted({row.scenario.amount or 0.0 for row in rows})
+    columns: dict[str, dict[str, dict[int, list[float]]]] = {}  # heading -> label -> seed -> values
+    for row in rows:
+        part = part_of(row)
+        share = f", {100 * (row.scenario.amount or 0):g} %" if len(amounts) > 1 else ""
+        if row.metric == "accuracy" and part in PARTS:
+            heading = f"{PARTS[part]}{share}"
+        elif row.metric in CONFIDENCE and part == "all" and len(amounts) == 1:
+            heading = CONFIDENCE[row.metric]
+        else:
+            continue
+        columns.setdefault(heading, {}).setdefault(row.label, {}).setdefault(row.seed, []).append(row.value)
+    order = {f"{part}{share}": None for part in PARTS.values() for share in _shares(amounts)}
+    headings = [heading for heading in (*order, *CONFIDENCE.values()) if heading in columns]
+    lines = []
+    for label in rows.unique("label"):
+        cells = [_mean_cell(columns[heading], label, heading) for heading in headings]
+        lines.append([label, *cells])
+    return markdown_table(["", *headings], lines)
+
+
+def _shares(amounts: Sequence[float]) -> list[str]:
+    return [f", {100 * amount:g} %" for amount in amounts] if len(amounts) > 1 else [""]
+
+
+def _mean_cell(column: dict[str, dict[int, list[float]]], label: str, heading: str) -> str:
+    """Return the mean over seeds of the mean over streams, with its spread; the best of the column in bold."""
+    means = {each: [fmean(values) for values in seeds.values()] for each, seeds in column.items()}
+    digits = 2 if heading == CONFIDENCE["nll"] else 1
+    shown = {each: f"{fmean(values):.{digits}f}" for each, values in means.items()}
+    best = (min if heading in CONFIDENCE.values() else max)(shown.values(), key=float)
+    spread = f" ± {stdev(means[label]):.{digits}f}" if len(means[label]) > 1 else ""
+    return f"**{shown[label]}{spread}**" if shown[label] == best else f"{shown[label]}{spread}"
 
 
 COST_METRICS = (

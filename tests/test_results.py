@@ -119,6 +119,38 @@ def test_verdicts_leave_numbers_to_the_tables() -> None:
         assert not re.search(r"\d\.\d", section.verdict), "what is written by hand does not follow the runs"
 
 
+def row(label: str, text: str, group: str, seed: int, value: float, metric: str = "accuracy") -> Row:
+    return Row(label, Scenario.parse(text), group, seed, metric, value)
+
+
+def test_means_over_streams_by_hand() -> None:
+    first, second = "outlier:fog/snow@0.1", "outlier:frost/fog@0.1"
+    rows = []
+    for seed, shift in ((0, 0.0), (1, 2.0)):
+        rows += [row("bn", first, "fog", seed, 10.0 + shift), row("bn", second, "frost", seed, 20.0 + shift)]
+        rows += [row("bn", first, "all", seed, 50.0), row("bn", second, "all", seed, 60.0)]
+        rows += [row("bn", first, "all", seed, 0.5, "nll"), row("bn", second, "all", seed, 0.7, "nll")]
+        rows += [row("tent", text, group, seed, 40.0) for text, group in ((first, "fog"), (second, "frost"))]
+        rows += [row("tent", text, "all", seed, 51.0) for text in (first, second)]
+        rows += [row("tent", text, "all", seed, 0.9, "nll") for text in (first, second)]
+    assert write_results.means_table(Frame(tuple(rows))).splitlines() == [
+        "| | first shift | all images | NLL |",
+        "| --- | ---: | ---: | ---: |",
+        "| bn | 16.0 ± 1.4 | **55.0 ± 0.0** | **0.60 ± 0.00** |",
+        "| tent | **40.0 ± 0.0** | 51.0 ± 0.0 | 0.90 ± 0.00 |",
+    ]
+
+
+def test_means_for_each_share_of_the_first_shift() -> None:
+    rows = [row("bn", f"mixture:fog/snow@{share}", "fog", 0, 100 * share) for share in (0.2, 0.05)]
+    rows += [row("bn", f"mixture:fog/snow@{share}", "all", 0, 60.0) for share in (0.2, 0.05)]
+    assert write_results.means_table(Frame(tuple(rows))).splitlines() == [
+        "| | first shift, 5 % | first shift, 20 % | all images, 5 % | all images, 20 % |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| bn | **5.0** | **20.0** | **60.0** | **60.0** |",
+    ]
+
+
 def test_costs_by_hand() -> None:
     records = [record for record in read_records(FOLDER / "defaults") if str(record.cell.scenario) == "pure:fog"]
     lines = write_results.costs_table(records).splitlines()

@@ -31,6 +31,7 @@ SECTIONS = (
         " pair but elastic transform in fog, where both are level and below Source. The rest of the streams loses a"
         " little, most of all zoom blur.",
         brief=True,
+        means=True,
     ),
     Section(
         "mixture_statistics",
@@ -39,6 +40,7 @@ SECTIONS = (
         "All mixtures gain. In the mean clustered statistics are within a point of the oracle, which knows the kinds"
         " ([clustered.md](clustered.md)).",
         brief=True,
+        means=True,
     ),
     Section(
         "outlier_clustered",
@@ -50,6 +52,7 @@ SECTIONS = (
         beside="outlier",
         rows=WITH_UPDATES,
         brief=True,
+        means=True,
     ),
     Section(
         "mixture_clustered",
@@ -61,6 +64,7 @@ SECTIONS = (
         beside="mixture",
         rows=WITH_UPDATES,
         brief=True,
+        means=True,
     ),
     Section(
         "clustered_pure",

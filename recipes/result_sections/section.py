@@ -35,6 +35,7 @@ class Section:
         until: The section that replaces this one once its run is finished.
         shares: Methods and their counts to show as shares of all images.
         costs: Show the cost of a batch.
+        means: Show means over the streams: parts of pairs, and confidence.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Section:
     until: str = ""
     shares: tuple[tuple[str, str], ...] = ()
     costs: bool = False
+    means: bool = False
 
     @property
     def runs(self) -> list[str]:
