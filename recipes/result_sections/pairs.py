@@ -13,13 +13,13 @@ SECTIONS = (
         " Langevin step, computed in the pass of the update, and as many updates as MITA. The rows `..._mirror` average"
         " the answers to an image and to its mirror image: BN then takes two passes, and TENT three, as many as MITA."
         " MEMO is left out because of its cost. The networks run in bf16.",
-        "On all images of a stream MITA has the highest mean of the methods that see each image once. BN with mirrored"
-        " views is level with it for two passes in place of three, TENT with them above it for as many, and both are far"
-        " better calibrated. Best of all, for a pass more, is MITA with mirrored views that leaves the images as they"
-        " are: a second view tells more than a moved image. On the outliers MITA has the highest mean of the methods that"
-        " see each image once as well, but glass blur, pixelate and elastic transform stay below the unadapted Source"
-        " with every method; in the paper MITA raises them above it. An outlier is normalised with the statistics of its"
-        " batch before its energy is reduced. Clustered statistics, below, address this.",
+        "On all images of a stream MITA has the highest mean of the methods that see each image once. BN with"
+        " mirrored views is level with it for two passes in place of three, TENT with them above it for as many, and"
+        " both are far better calibrated. Best of all, for a pass more, is MITA with mirrored views that leaves the"
+        " images as they are: a second view tells more than a moved image. On the outliers MITA has the highest mean"
+        " of the methods that see each image once as well, but glass blur, pixelate and elastic transform stay below"
+        " the unadapted Source with every method; in the paper MITA raises them above it. An outlier is normalised"
+        " with the statistics of its batch before its energy is reduced. Clustered statistics, below, address this.",
         brief=True,
         means=True,
         ranked=True,
