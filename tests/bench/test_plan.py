@@ -79,7 +79,7 @@ def test_keys_are_stable() -> None:
     cell = Cell(
         method="tent",
         label="TENT",
-        settings={"lr": 0.001, "betas": (0.9, 0.999), "steps": 1, "predict": "before"},
+        settings={"lr": 0.001, "betas": (0.9, 0.999), "steps": 1, "predict": "before", "loss": "entropy"},
         network="wrn16_2.cifar10",
         weights="451ae4a91eb47bda",
         data="cifar10-mini",
@@ -110,6 +110,9 @@ def test_hyperparameters_added_later_leave_earlier_keys_as_they_are() -> None:
     assert cell.settings["loss"] == "entropy"
     before = replace(cell, settings={name: value for name, value in cell.settings.items() if name != "loss"})
     assert before.key == cell.key
+    assert Cell.from_dict(before.to_dict()) == cell  # a stored result from before then
+    foreign = replace(before, method="of_another_package")
+    assert Cell.from_dict(foreign.to_dict()) == foreign
     assert replace(cell, settings=cell.settings | {"loss": "come"}).key != cell.key
 
 

@@ -24,7 +24,7 @@ def record(seed: int, accuracy: float = 75.0, *, predictions: bool = False, code
     cell = Cell(
         method="tent",
         label="TENT",
-        settings={"betas": (0.9, 0.999), "lr": 1e-3},
+        settings={"betas": (0.9, 0.999), "lr": 1e-3, "loss": "entropy"},
         network="wrn16_2.cifar10",
         weights="0123456789abcdef",
         data="cifar10-mini",

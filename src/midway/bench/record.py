@@ -14,6 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from midway._files import parse_json
+from midway.methods import hyperparameters, names
 from midway.metrics import METRICS
 from midway.streams import Scenario
 
@@ -120,18 +121,28 @@ class Cell:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
-        """Read a cell from plain values; lists among the settings become tuples again."""
+        """Read a cell from plain values; lists among the settings become tuples again.
+
+        Hyper-parameters that were added later get the value at which nothing changes.
+        """
         names = [each.name for each in fields(cls) if each.name in content or each.name not in LATER]
         values = {name: content[name] for name in names}
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])
         check_types(cls, values | {"scenario": None})
-        values["settings"] = with_tuples(values["settings"])
+        values["settings"] = _with_added(values["method"], with_tuples(values["settings"]))
         values["scenario"] = Scenario.parse(values["scenario"])
         return cls(**values)
 
     def __str__(self) -> str:
         return f"{self.label} on {self.scenario}, seed {self.seed}"
+
+
+def _with_added(method: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a stored result with the hyper-parameters that its method did not have then."""
+    if method not in names():
+        return settings  # of another package, which is not imported
+    return {key: value for key, value in ADDED_LATER if key in hyperparameters(method)} | settings
 
 
 def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
