@@ -212,17 +212,22 @@ def test_a_trial_that_is_killed_from_outside_is_run_again_without_limit(
     assert found.default is not None
 
 
-def test_bad_trials_stop_after_two_rounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Search], optuna.Study]
+@pytest.mark.parametrize(("rounds", "stops_after"), [(5, 2), (50, 10)])
+def test_bad_trials_stop_after_two_rounds_or_a_fifth(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    opened: Callable[[Search], optuna.Study],
+    rounds: int,
+    stops_after: int,
 ) -> None:
     seen: dict[float, int] = {}
 
     def rising(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
         lr = cells[0].settings["lr"]
         value = 50.0 if lr > 1e-3 else 70.0
-        for done in range(1, 6):
+        for done in range(1, rounds + 1):
             seen[lr] = done
-            on_round(done, 5, value)
+            on_round(done, rounds, value)
         return Score(value, {}, {})
 
     monkeypatch.setattr(studies, "score", rising)
@@ -231,10 +236,10 @@ def test_bad_trials_stop_after_two_rounds(
     for lr in (1e-4, 2e-4, 3e-4, 4e-4, 5e-3, 6e-4):
         study.enqueue_trial({"lr": lr, "steps": 1})
     found = tune(search, storage=str(tmp_path / "study"), trials=7)
-    assert seen.pop(5e-3) == 2
-    assert set(seen.values()) == {5}
+    assert seen.pop(5e-3) == stops_after
+    assert set(seen.values()) == {rounds}
     assert [(trial.settings["lr"], trial.accuracy) for trial in found.trials if trial.state == "pruned"] == [(5e-3, 50)]
-    assert found.trials[5].rounds == (50.0, 50.0)
+    assert found.trials[5].rounds == (50.0,) * stops_after
 
 
 def test_failures_are_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,8 @@ STARTUP_TRIALS = 5
 """Complete trials before the pruner stops any, and before the sampler learns from them."""
 
 WARMUP_ROUNDS = 2
-"""Rounds before the pruner can stop a trial."""
+WARMUP_SHARE = 0.2
+"""Rounds, and share of all rounds, before the pruner can stop a trial: on long streams, small steps begin slowly."""
 
 ATTEMPTS = 3
 """How often settings are tried that kill their worker process."""
@@ -167,7 +168,7 @@ def _objective(trial: Trial, search: Search, streams: Sequence[Stream], resource
 
     def on_round(done: int, rounds: int, mean: float) -> None:
         trial.report(mean, done)
-        if done < rounds and trial.should_prune():
+        if WARMUP_SHARE * rounds <= done < rounds and trial.should_prune():
             raise optuna.TrialPruned(f"below the median after {done} of {rounds} rounds")
 
     try:
