@@ -93,6 +93,21 @@ def weights(network: nn.Module) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in network.parameters() if parameter.requires_grad]
 
 
+@pytest.mark.parametrize(
+    ("settings", "models"),
+    [
+        ({}, 1),
+        ({"preset": "published"}, 2),
+        ({"data_model": "same"}, 1),
+        ({"adapt_data": False}, 1),
+        ({"adapt_model": False}, 0),
+    ],
+)
+def test_the_weights_that_take_steps_are_counted(settings: dict[str, Any], models: int) -> None:
+    network = tiny_network()
+    assert midway.adapt(network, "mita", **settings).num_trainable() == models * midway.Tent(network).num_trainable()
+
+
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_the_predictor_is_a_share_of_the_way_to_the_data_model(share: float) -> None:
     mita = midway.MITA(tiny_network(), predictor_share=share)

@@ -220,6 +220,11 @@ class MITA(Method):
         self.predictor_ada = self.add_state("predictor_ada", predictor_ada)
         self.data_model_ada = self.add_state("data_model_ada", data_model_ada)
 
+    def num_trainable(self) -> int:
+        """Return the number of weights that take steps; a predictor that is put between two models takes none."""
+        adas = [ada for ada in (self.predictor_ada, self.data_model_ada) if ada is not None]
+        return sum(weight.numel() for ada in adas for weight in ada.trainable)
+
     def step(self, images: Tensor) -> Tensor:
         """Algorithm 3: both models adapt to x, x adapts to the data model, the predictor predicts x'."""
         adapted, as_given = self._adapt(images)
