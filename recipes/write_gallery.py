@@ -79,7 +79,11 @@ ORIGINS = {
         " they gain on the rest, and in some pairs they fall below the unadapted network; MITA is no exception.",
         otherwise=("mita",),
     ),
-    "outlier_ratio": Origin(("sweep",), remark="The times are those of a machine that also did other work."),
+    "outlier_ratio": Origin(
+        ("sweep",),
+        remark="The shares are 2 to 20 %, of 2,000 images; [results](results.md) has 0.5 and 50 % too. The times are"
+        " those of a machine that also did other work.",
+    ),
     "corruptions": Origin(("pure",), otherwise=("defaults",)),
     "cost_seconds": Origin(("mixture",), remark="Mixtures, in bf16, on a machine that also did other work."),
     "cost_gflops": Origin(("pure",), otherwise=("defaults",)),
