@@ -58,10 +58,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         method, precision, keep = options.measure.split(",")
-        if keep == "1" and not keep_freed_memory():
-            sys.exit("malloc cannot be configured here: it needs glibc, and no MALLOC_ variable in the environment.")
+        if keep == "1":
+            keep_freed_memory()
         print(seconds_per_batch(method, precision, options.batches))
         return
+    if not keep_freed_memory():  # the processes that measure inherit nothing of it
+        sys.exit("malloc cannot be configured here: it needs glibc, and no MALLOC_ variable in the environment.")
     table = Table("method", "precision", "returned, s", "kept, s", "ratio")
     for precision in PRECISIONS if torch.cpu._is_avx512_bf16_supported() else ["float32"]:
         for method in METHODS:

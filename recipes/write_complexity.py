@@ -23,10 +23,10 @@ INTRODUCTION = """\
 The complexity table of the MITA paper, with its network and its rows, and the defaults of this library.
 `python recipes/write_complexity.py` writes this page. The network has untrained weights, whose predictions are not
 confident: EATA and SAR select no image and compute no backward pass. A batch has ten images, to which MITA's default
-adds 16 samples; in batches of 200 images it takes 2.08 forward and 1.08 backward passes. `midway paper outlier`,
-`mixture`, `pure`, `sweep` and `ablation` run the other tables of the paper, with its numbers beside ours;
-`--budget 10m` chooses as many images as the time allows. [results.md](results.md) has their results, with the passes of
-every method.
+adds as many samples (16 at most); with 200 images it takes 2.08 forward and 1.08 backward passes.
+`midway paper outlier`, `mixture`, `pure`, `sweep` and `ablation` run the other tables of the paper, with its numbers
+beside ours; `--budget 10m` chooses as many images as the time allows. [results.md](results.md) has their results, with
+the passes of every method.
 """
 
 

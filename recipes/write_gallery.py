@@ -84,9 +84,9 @@ ORIGINS = {
         remark="The shares are 2 to 20 %, of 2,000 images; [results](results.md) has 0.5 and 50 % too. The times are"
         " those of a machine that also did other work.",
     ),
-    "corruptions": Origin(("pure",), otherwise=("defaults",)),
+    "corruptions": Origin(("pure",)),
     "cost_seconds": Origin(("mixture",), remark="Mixtures, in bf16, on a machine that also did other work."),
-    "cost_gflops": Origin(("pure",), otherwise=("defaults",)),
+    "cost_gflops": Origin(("pure",)),
     "samples": Origin(
         ("pure",),
         options=PICTURES,

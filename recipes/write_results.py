@@ -35,21 +35,22 @@ images, or the first of them as each section states, corrupted at severity 5 in 
 the MITA paper. The paper's network is a WideResNet-28-10 (36.5 million weights): the order of the methods is
 comparable, the level is not. `python recipes/write_results.py` writes every table from the stored runs in
 `docs/results/`; only the text around the tables is written by hand. The command above a table repeats it and continues
-a run that was stopped (the images are needed first: `midway data fetch cifar10`). Other methods have the settings of
-their papers, and MITA has settings chosen by small trials on the four other corruptions ([methods.md](methods.md)),
-unless a section states otherwise; where all methods have tuned settings, a search gave each the same number of trials
-([tuning.md](tuning.md)). [methods.md](methods.md) and the section *As published* describe how the rows `mita` and
-`tea` differ from their papers, and the effect. The paper mentions DomainNet and ImageNet-C but has no numbers for
-them.
+a run that was stopped (the images are needed first: `midway data fetch cifar10`). Methods have their defaults unless a
+section states otherwise: the settings of their papers, or what [methods.md](methods.md) lists beside them; MITA's were
+chosen by small trials on the four other corruptions. Where all methods have tuned settings, a search gave each the same
+number of trials ([tuning.md](tuning.md)). [methods.md](methods.md) and the section *As published* describe how the rows
+`mita` and `tea` differ from their papers, and the effect. The paper mentions DomainNet and ImageNet-C but has no
+numbers for them.
 """
 
 COSTS = """\
 The cost of a batch of 200, means over the streams of the table above. A multiply-add counts as two operations; forward
 and backward passes count. [complexity.md](complexity.md) has the paper's own complexity table, with its network, its
 rows and times. The last two columns show how reliable the confidence of a method is: the negative log-likelihood of the
-true class, and the calibration error. `mita_two_models` is worse in both: adapting images to a lower energy makes
-predictions more confident than they are accurate; `mita` answers with the confidence of the images as given. DUA does
-its work in the first batch of a stream: its passes and operations are those of that batch.
+true class, and the calibration error. `mita_two_models` is the worst in both of the methods with batch statistics:
+adapting images to a lower energy makes predictions more confident than they are accurate; `mita` answers with the
+confidence of the images as given. DUA does its work in the first batch of a stream: its passes and operations are those
+of that batch.
 """
 
 
@@ -108,7 +109,7 @@ def ranking(rows: Frame, data: str | None) -> list[str]:
     best = best_sentence(paper_table(rivals, data=data))
     said = (
         f"MITA against the best of the other methods{among}, without its own variants (`mita_...`), over streams and "
-        "seeds; streams that share images count as one:\n"
+        "seeds; streams with nearly the same images, such as outliers in the same corruption, count as one:\n"
     )
     return [said, f"{compared}\n", f"Among the same rows {best}\n"]
 
@@ -129,7 +130,7 @@ def where_best(table: Table, method: str = "mita") -> tuple[list[Column], list[C
 
 
 def best_sentence(table: Table) -> str:
-    """Return in how many columns MITA is best, by our numbers and by the paper's, and which only the paper has."""
+    """Return in how many columns MITA is best, by our numbers and by the paper's, and what only the paper has."""
     ours, theirs, count = where_best(table)
     said = f"MITA is best, alone or tied, on {len(ours)} of {count} streams and groups"
     if not theirs:
@@ -137,8 +138,10 @@ def best_sentence(table: Table) -> str:
     keys = [(column.scenario, column.group) for column in ours]
     missed = [_column_name(column) for column in theirs if (column.scenario, column.group) not in keys]
     said += f" (in the paper: {len(theirs)})"
-    listed = 0 < len(missed) <= MOST_LISTED
-    return f"{said}; in the paper alone on: {'; '.join(missed)}." if listed else f"{said}."
+    if not missed:
+        return f"{said}."
+    listed = f": {'; '.join(missed)}" if len(missed) <= MOST_LISTED else f" {len(missed)} of them"
+    return f"{said}; in the paper alone on{listed}."
 
 
 def _column_name(column: Column) -> str:
@@ -174,8 +177,10 @@ CONFIDENCE = {"nll": "NLL", "calibration_error": "calibration error"}
 def means_table(rows: Frame) -> str:
     """Return means over streams, methods down: accuracies by part and share of the first shift, and confidence.
 
-    The spread is that of the means over seeds.
+    The means are over streams that all methods have, and the spread is that of the means over seeds.
     """
+    streams = [{row.scenario for row in rows.where(label=label)} for label in rows.unique("label")]
+    rows = rows.where(scenario=set.intersection(*streams))
     amounts = sorted({row.scenario.amount or 0.0 for row in rows})
     columns: dict[str, dict[str, dict[int, list[float]]]] = {}  # heading -> label -> seed -> values
     for row in rows:
@@ -192,7 +197,9 @@ def means_table(rows: Frame) -> str:
     headings = [heading for heading in (*order, *CONFIDENCE.values()) if heading in columns]
     lines = []
     for label in rows.unique("label"):
-        cells = [_mean_cell(columns[heading], label, heading) for heading in headings]
+        cells = [
+            _mean_cell(columns[heading], label, heading) if label in columns[heading] else "-" for heading in headings
+        ]
         lines.append([label, *cells])
     return markdown_table(["", *headings], lines)
 
@@ -203,6 +210,8 @@ def _shares(amounts: Sequence[float]) -> list[str]:
 
 def _mean_cell(column: dict[str, dict[int, list[float]]], label: str, heading: str) -> str:
     """Return the mean over seeds of the mean over streams, with its spread; the best of the column in bold."""
+    if label not in column:
+        return "-"
     means = {each: [fmean(values) for values in seeds.values()] for each, seeds in column.items()}
     digits = 2 if heading == CONFIDENCE["nll"] else 1
     shown = {each: f"{fmean(values):.{digits}f}" for each, values in means.items()}

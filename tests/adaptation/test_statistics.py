@@ -207,9 +207,17 @@ def test_the_teacher_of_cotta_learns_from_each_batch(statistics: str) -> None:
     assert all(not torch.equal(before[key], after) for key, after in learnt(method.teacher).items() if "_mean" in key)
 
 
+AROUND_A_WINDOW: dict[str, Callable[[midway.Method], midway.Method]] = {
+    "nothing": lambda method: midway.Window(method),
+    "periodic": lambda method: midway.Periodic(midway.Window(method)),
+    "mirrored views": lambda method: midway.Window(midway.Mirrored(method)),
+}
+
+
+@pytest.mark.parametrize("around", AROUND_A_WINDOW)
 @pytest.mark.parametrize("statistics", ["unmix", "clustered"])
-def test_the_window_is_the_batch_of_a_method_in_a_window(statistics: str) -> None:
-    method = midway.adapt(tiny_network(), "tent", statistics=statistics, wrap="window")
+def test_the_window_is_the_batch_of_a_method_in_a_window(statistics: str, around: str) -> None:
+    method = AROUND_A_WINDOW[around](midway.adapt(tiny_network(), "tent", statistics=statistics))
     stream = torch.rand(48, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     alone, states = [], [learnt(method)]
     for image in stream.split(1):
@@ -225,6 +233,25 @@ def test_the_window_is_the_batch_of_a_method_in_a_window(statistics: str) -> Non
     torch.testing.assert_close(method(stream), torch.cat(alone))
     for key, value in learnt(method).items():
         torch.testing.assert_close(value, states[-1][key])
+
+
+def test_the_observers_of_all_networks_of_a_method_are_told_of_its_batches() -> None:
+    class Pair(midway.methods.Method):
+        about = midway.methods.About("pair", "Pair", "-", "none", "nothing", "-", "2 F")
+
+        def __init__(self, model: nn.Module) -> None:
+            super().__init__(model)
+            self.other = self.add_state("other", midway.clustered(tiny_network(seed=1)))
+
+        def step(self, images: Tensor) -> Tensor:
+            return self.network_logits(images) + self.other(images).detach()
+
+    method = Pair(midway.clustered(tiny_network()))
+    method(batches(1)[0])
+    before = learnt(method)
+    method.other(batches(2)[1])  # between batches
+    assert before
+    assert all(torch.equal(before[key], value) for key, value in learnt(method).items())
 
 
 def test_layers_without_positions_or_running_statistics() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import midway
 from midway.adaptation.wrappers.guarded import _Summary
 from midway.bench.entries import parse_entries
+from midway.functional import log_mean_softmax
 from midway.methods import About, Method
 from midway.testing import CONTRACT, Factory, batches, tiny_network
 
@@ -298,6 +299,17 @@ def test_wrappers_by_name_and_in_plans() -> None:
     message = "wrap must be 'episodic', 'guarded', 'mirrored', 'periodic', 'window' or None, got 'foil'"
     with pytest.raises(ValueError, match=message):
         midway.adapt(tiny_network(), "tent", wrap="foil")
+
+
+def test_a_window_answers_with_mirrored_views_between_updates_too() -> None:
+    images = torch.rand(10, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    mirrored = midway.adapt(tiny_network(), "bn", views="mirror", wrap="window")
+    answers = mirrored(images)
+    plain = midway.adapt(tiny_network(), "bn", wrap="window")
+    expected = [plain(images), midway.adapt(tiny_network(), "bn", wrap="window")(images.flip(-1))]
+    torch.testing.assert_close(answers, log_mean_softmax(expected))
+    with pytest.raises(ValueError, match=r"Window\(Mirrored\(method\)\)"):
+        midway.Mirrored(midway.Periodic(plain))
 
 
 def test_mirrored_averages_the_answers_to_image_and_mirror_image() -> None:

@@ -16,9 +16,9 @@ import midway
 from midway._files import file_digest
 from midway.adaptation import registry
 from midway.bench import Cell, Grid, PlanError, load_plan
+from midway.bench.added_later import ADDED_LATER
 from midway.bench.entries import READERS, Entry, parse_entries
 from midway.bench.plan import line_of
-from midway.bench.record import ADDED_LATER
 from midway.models import denoiser_cards
 from midway.streams import Scenario
 from midway.testing import tiny_network

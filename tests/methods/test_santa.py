@@ -96,6 +96,12 @@ def test_given_prototypes_are_those_of_the_source_images() -> None:
         assert torch.equal(measured(images), given(images))
     with pytest.raises(ValueError, match=r"prototypes must be of shape \(4, 8\), a row per class, got \(4, 7\)"):
         SANTA(tiny_network(), prototypes=torch.rand(4, 7))
+    with pytest.raises(TypeError, match=r"prototypes must be a tensor, got list: use torch.as_tensor"):
+        SANTA(tiny_network(), prototypes=[[1.0]])
+    with pytest.raises(ValueError, match="prototypes contain NaN or Inf"):
+        SANTA(tiny_network(), prototypes=torch.full((4, 8), torch.nan))
+    with pytest.raises(TypeError, match=r"source_labels must be a tensor, got list"):
+        SANTA(tiny_network(), source_images=source, source_labels=labels.tolist())
     with pytest.raises(ValueError, match="give source_images or prototypes, not both"):
         SANTA(tiny_network(), prototypes=measured.prototypes, source_images=source)
 

@@ -47,6 +47,8 @@ class _Sealed(ABCMeta):
             bound.apply_defaults()
             given = list(bound.arguments.items())[2:]  # without self and the model
             method._given = {name: _described(value) for name, value in given}
+            for observer in observers_of(method):  # of all its networks
+                observer.managed = True
             if (statistics := statistics_of(method)) is not None:
                 method._given |= {"statistics": statistics}
             method._source = method.snapshot()
@@ -155,8 +157,15 @@ class Method(Stateful, metaclass=_Sealed):
                 images = images.detach().clone() if images.is_inference() else images.detach()
                 return answered(self, self._prepare(images))
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the images of a call are a batch; False for a method that forms batches of its own from them."""
+        return True
+
     def adapt_to(self, images: Tensor) -> Tensor:
         """Take the step, in which replaced statistics treat these images as the batch, and record their kinds."""
+        if not self.takes_batches:
+            return self.step(images)
         with ExitStack() as batch:
             for observer in observers_of(self):
                 batch.enter_context(observer.during(images))

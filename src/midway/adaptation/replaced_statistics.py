@@ -80,20 +80,6 @@ def observers_of(model: nn.Module) -> list[Observer]:
     return [module for module in model.modules() if isinstance(module, Observer)]
 
 
-@contextmanager
-def between_batches(model: nn.Module) -> Iterator[None]:
-    """Treat passes as those between batches: a network answers with what it remembers, and remembers no more."""
-    observers = observers_of(model)
-    images = [observer.images for observer in observers]
-    for observer in observers:
-        observer.images = None
-    try:
-        yield
-    finally:
-        for observer, batch in zip(observers, images, strict=True):
-            observer.images = batch
-
-
 def plain_copy(model: nn.Module) -> nn.Module:
     """Return a copy of a network whose statistics can be replaced; refuse methods and replaced statistics."""
     if not isinstance(model, nn.Module):

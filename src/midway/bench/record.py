@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from midway._files import parse_json
-from midway.methods import hyperparameters, names
+from midway.bench.added_later import ADDED_LATER, with_added
 from midway.metrics import METRICS
 from midway.streams import Scenario
 
@@ -22,17 +22,6 @@ FORMAT = 2
 """Version of a stored record; raised when its meaning changes."""
 
 LATER = ("classes", "further_weights")  # fields that are left out of keys and records if None: older ones stay
-
-ADDED_LATER = (
-    ("loss", "entropy"),
-    ("batch_statistics", True),
-    ("rotate", False),
-    ("fill", "grey"),
-    ("balance_classes", False),
-    ("prototypes", None),
-)
-"""Hyper-parameters that were added after results had been stored, with the value at which nothing changes. With this
-value they are not part of a key, so earlier results, whose cells do not have them, keep theirs."""
 
 
 @dataclass(frozen=True)
@@ -125,24 +114,17 @@ class Cell:
 
         Hyper-parameters that were added later get the value at which nothing changes.
         """
-        names = [each.name for each in fields(cls) if each.name in content or each.name not in LATER]
-        values = {name: content[name] for name in names}
+        present = [each.name for each in fields(cls) if each.name in content or each.name not in LATER]
+        values = {name: content[name] for name in present}
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])
         check_types(cls, values | {"scenario": None})
-        values["settings"] = _with_added(values["method"], with_tuples(values["settings"]))
+        values["settings"] = with_added(values["method"], with_tuples(values["settings"]))
         values["scenario"] = Scenario.parse(values["scenario"])
         return cls(**values)
 
     def __str__(self) -> str:
         return f"{self.label} on {self.scenario}, seed {self.seed}"
-
-
-def _with_added(method: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a stored result with the hyper-parameters that its method did not have then."""
-    if method not in names():
-        return settings  # of another package, which is not imported
-    return {key: value for key, value in ADDED_LATER if key in hyperparameters(method)} | settings
 
 
 def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:

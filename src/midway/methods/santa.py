@@ -126,6 +126,11 @@ class SANTA(Method):
             )
         if source_images is None and source_labels is not None:
             raise ValueError("source_labels without source_images: give both, or only the images.")
+        for name, given in {"prototypes": prototypes, "source_labels": source_labels}.items():
+            if given is not None and not isinstance(given, Tensor):
+                raise TypeError(f"{name} must be a tensor, got {type(given).__name__}: use torch.as_tensor.")
+        if prototypes is not None and not bool(prototypes.isfinite().all()):
+            raise ValueError("prototypes contain NaN or Inf.")
         if source_images is not None and prototypes is not None:
             raise ValueError("give source_images or prototypes, not both.")
         self.anchor_weight, self.contrast_weight, self.temperature = anchor_weight, contrast_weight, temperature

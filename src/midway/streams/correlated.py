@@ -37,7 +37,7 @@ def dirichlet(
         True
     """
     REGISTRY["dirichlet"].check_amount(concentration)
-    domains = domains_of("dirichlet", data, [shift], severity, seed)
+    domains = domains_of("dirichlet", data, [shift], severity, seed, by_label=True)
     order = distribute_classes(domains.labels, concentration=concentration, seed=seed)
     return domains.stream("dirichlet", order, amount=concentration, severity=severity, batch_size=batch_size)
 
@@ -65,7 +65,7 @@ def correlated(
         True
     """
     REGISTRY["correlated"].check_amount(concentration)
-    domains = domains_of("correlated", data, shifts, severity, seed)
+    domains = domains_of("correlated", data, shifts, severity, seed, by_label=True)
     order = domains.in_parts(lambda labels, rng: correlate(labels, concentration, rng), seed)
     return domains.stream("correlated", order, amount=concentration, severity=severity, batch_size=batch_size)
 
@@ -94,7 +94,7 @@ def mixed_correlated(
         ([0], [0, 1])
     """
     REGISTRY["mixed_correlated"].check_amount(concentration)
-    domains = domains_of("mixed_correlated", data, shifts, severity, seed)
+    domains = domains_of("mixed_correlated", data, shifts, severity, seed, by_label=True)
     rng = domains.random(seed)
     shuffle = rng.permutation(len(domains.order))  # a sort by label alone would keep the order of the shifts
     order = shuffle[correlate(domains.labels[domains.order[shuffle]], concentration, rng)]
@@ -126,7 +126,7 @@ def practical(
         (False, True)
     """
     REGISTRY["practical"].check_amount(concentration)
-    domains = domains_of("practical", data, shifts, severity, seed)
+    domains = domains_of("practical", data, shifts, severity, seed, by_label=True)
     rng, orders, start = domains.random(seed), [], 0
     for members in domains.members:
         orders.append(start + in_slots(domains.labels[members], concentration, rng))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from midway.data.image_set import ImageArray, ImageSet
+from midway.data.image_set import UNLABELLED, ImageArray, ImageSet
 from midway.streams.parsing import scenario_text
 from midway.streams.scenarios import Shift, folder_classes, labels_of, source_of
 from midway.streams.stream import Data, Stream
@@ -79,8 +79,13 @@ class Domains:
         )
 
 
-def domains_of(kind: str, data: Data, shifts: Sequence[Shift], severity: int, seed: int) -> Domains:
-    """Return the images of shifts: all at the same indices if they are the same images, else one after the other."""
+def domains_of(
+    kind: str, data: Data, shifts: Sequence[Shift], severity: int, seed: int, *, by_label: bool = False
+) -> Domains:
+    """Return the images of shifts: all at the same indices if they are the same images, else one after the other.
+
+    ``by_label`` is for streams whose order depends on the labels: it refuses unlabelled images.
+    """
     if not shifts:
         raise ValueError(f"{kind} needs at least one shift.")
     found = [
@@ -91,6 +96,9 @@ def domains_of(kind: str, data: Data, shifts: Sequence[Shift], severity: int, se
     ]
     if len({name for name, _, _ in found}) < len(found):
         raise ValueError(f"{kind} names a shift twice: name each once, and use recurring to repeat them.")
+    for name, _, labels in found:
+        if by_label and (labels == UNLABELLED).all():
+            raise ValueError(f"{kind} orders images by their labels, and {name} has none: give labelled images.")
     first = found[0][2]
     if all(np.array_equal(labels, first) for _, _, labels in found):
         everything = np.arange(len(first))

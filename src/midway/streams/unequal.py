@@ -30,7 +30,7 @@ def imbalanced(
         [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
     """
     REGISTRY["imbalanced"].check_amount(ratio)
-    domains = domains_of("imbalanced", data, [shift], severity, seed)
+    domains = domains_of("imbalanced", data, [shift], severity, seed, by_label=True)
     labels, rng = domains.labels, domains.random(seed)
     classes = rng.permutation(np.unique(labels))
     draws = max(1, DRAWS_PER_IMAGE * len(labels) // len(classes))
@@ -60,7 +60,7 @@ def long_tailed(
         9
     """
     REGISTRY["long_tailed"].check_amount(ratio)
-    domains = domains_of("long_tailed", data, [shift], severity, seed)
+    domains = domains_of("long_tailed", data, [shift], severity, seed, by_label=True)
     labels, rng = domains.labels, domains.random(seed)
     classes = np.unique(labels)
     shares = ratio ** (np.arange(len(classes)) / max(1, len(classes) - 1))

@@ -52,6 +52,15 @@ class Wrapper(Method):
         """The diagnostics of the inner method and of the wrapper."""
         return self.method.diagnostics | super().diagnostics
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the inner method takes the images of a call as a batch."""
+        return self.method.takes_batches
+
+    def network_logits(self, images: Tensor) -> Tensor:
+        """Return what the inner method's network answers in its present state, without gradients."""
+        return self.method.network_logits(images)
+
     def mirrored_logits(self, images: Tensor) -> Tensor:
         """Return what the inner method answers to the mirror images of the last batch."""
         return self.method.mirrored_logits(images)

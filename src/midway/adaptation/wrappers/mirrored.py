@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from midway.adaptation.base import Method
 from midway.adaptation.wrappers import Wrapper, register_wrapper
+from midway.functional import log_mean_softmax
 
 
 @register_wrapper
@@ -24,6 +26,15 @@ class Mirrored(Wrapper):
         >>> torch.allclose(adapted(images), adapted(images.flip(-1)), atol=1e-4)
         True
     """
+
+    def __init__(self, method: Method) -> None:
+        super().__init__(method)
+        if not self.takes_batches:
+            raise ValueError("Mirrored cannot wrap a Window: mirror the views in it, Window(Mirrored(method)).")
+
+    def network_logits(self, images: Tensor) -> Tensor:
+        """Return the mean of the network's answers to the images and to their mirror images."""
+        return log_mean_softmax([self.method.network_logits(each) for each in (images, images.flip(-1))])
 
     def step(self, images: Tensor) -> Tensor:
         """Adapt and predict, predict the mirror images, and return the logarithm of the mean probabilities."""

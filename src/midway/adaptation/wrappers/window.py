@@ -7,7 +7,6 @@ from torch import Tensor
 
 from midway.adaptation.base import Method
 from midway.adaptation.normalization import uses_batch_statistics
-from midway.adaptation.replaced_statistics import between_batches
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 
 IMAGES = 16
@@ -45,14 +44,14 @@ class Window(Wrapper):
         self.pointer = self.add_state("pointer", 0)
         self._warned_of_single_image = True  # the window has several
 
-    def adapt_to(self, images: Tensor) -> Tensor:
-        """Take the step; for replaced statistics the window is the batch, whenever the method adapts to it."""
-        return self.step(images)
+    @property
+    def takes_batches(self) -> bool:
+        """False: the window is the batch, whenever the method adapts to it."""
+        return False
 
     def step(self, images: Tensor) -> Tensor:
         """Predict image by image; adapt whenever the whole window is new."""
-        with between_batches(self):
-            return torch.cat([self._predict(image) for image in images.split(1)])
+        return torch.cat([self._predict(image) for image in images.split(1)])
 
     def _predict(self, image: Tensor) -> Tensor:
         before = self.images, self.pointer
