@@ -100,6 +100,7 @@ class PlainMITA:
         data_step_size: float = 0.03,
         shared_gradient: bool = False,
         gradient_filter: str | None = None,
+        largest_decrease: float | None = None,
         by_uncertainty: bool = False,
         balance_classes: bool = False,
         keep_confidence: bool = False,
@@ -128,6 +129,7 @@ class PlainMITA:
         self.shared_gradient, self.keep_confidence = shared_gradient, keep_confidence
         self.by_uncertainty, self.balance_classes = by_uncertainty, balance_classes
         self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
+        self.largest_decrease = largest_decrease
         self.like = like  # the layout in which random numbers are laid out, for comparisons
 
     def model_ada(self, which: int, images: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -181,9 +183,13 @@ class PlainMITA:
                 logits, gradient = update
             if self.by_uncertainty and step == 0:
                 size *= share_of_step(logits)
-            if self.gradient_filter == "spectral":
-                gradient = weighed(gradient, images)
-            x = x - size / 2 * gradient
+            along = weighed(gradient, images) if self.gradient_filter == "spectral" else gradient
+            moves = size / 2 * along
+            if self.largest_decrease is not None:
+                for image, (slope, move) in enumerate(zip(gradient, moves, strict=True)):
+                    if slope.flatten() @ move.flatten() > self.largest_decrease:
+                        moves[image] = move * self.largest_decrease / (slope.flatten() @ move.flatten())
+            x = x - moves
         return x.detach()
 
     def __call__(self, images: Tensor) -> Tensor:

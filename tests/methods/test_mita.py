@@ -221,6 +221,8 @@ def test_impossible_settings_are_refused() -> None:
         midway.MITA(tiny_network(), predictor_steps=0)
     with pytest.raises(ValueError, match="gradient_filter must be 'spectral' or None, got 'metres'"):
         midway.MITA(tiny_network(), gradient_filter="metres")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="largest_decrease must be above 0, or None for no limit, got 0"):
+        midway.MITA(tiny_network(), largest_decrease=0)
     with pytest.raises(ValueError, match="data_model must be"):
         midway.MITA(tiny_network(), data_model="other")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="continues from the predictor"):

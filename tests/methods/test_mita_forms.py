@@ -55,6 +55,31 @@ def test_the_parts_of_the_default_agree_with_the_plain_implementation(
         torch.testing.assert_close(mita(images.double()), plain(images.double()).float(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("gradient_filter", ["spectral", None])
+@pytest.mark.parametrize("data_steps", [1, 2])
+def test_steps_that_promise_too_much_are_shortened_as_in_the_plain_implementation(
+    gradient_filter: str | None, data_steps: int
+) -> None:
+    settings = plain_settings(None) | STEP | {"gradient_filter": gradient_filter, "data_steps": data_steps}
+    settings |= {"largest_decrease": 0.002}
+    plain = PlainMITA(tiny_network().double(), like=torch.channels_last, **settings)
+    mita = midway.MITA(tiny_network().double(), **settings)
+    for images in batches(3):
+        torch.testing.assert_close(mita(images.double()), plain(images.double()).float(), rtol=1e-5, atol=1e-6)
+    assert 0 < mita.diagnostics["shortened_steps"] < 3 * len(images)
+
+
+def test_steps_that_are_not_shortened_do_not_change_by_a_bit() -> None:
+    images = batches(1)[0]
+    limited, free = (midway.MITA(tiny_network(), largest_decrease=limit, **STEP) for limit in (0.002, None))
+    for method in (limited, free):
+        method(images)
+    assert limited.adapted_images is not None
+    same = limited.adapted_images.eq(free.adapted_images).flatten(1).all(dim=1)
+    assert same.sum() == len(images) - limited.diagnostics["shortened_steps"] > 0
+    assert "shortened_steps" not in free.diagnostics
+
+
 def test_the_plain_implementation_has_the_settings_of_the_printed_preset() -> None:
     printed = plain_settings("printed") | {"predictor_share": 1.0}  # without effect on two models
     assert {key: DEFAULTS[key] for key in PLAIN} == printed

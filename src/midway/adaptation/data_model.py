@@ -28,12 +28,14 @@ def check_data_model(data_model: str, predictor_share: float, predictor_steps: i
         )
 
 
-def check_data_adaptation(step_size: float, gradient_filter: str | None) -> None:
+def check_data_adaptation(step_size: float, gradient_filter: str | None, largest_decrease: float | None) -> None:
     """Refuse settings of Algorithm 2 that it cannot have."""
     if gradient_filter not in ("spectral", None):
         raise ValueError(f"gradient_filter must be 'spectral' or None, got {gradient_filter!r}.")
     if step_size < 0:
         raise ValueError(f"data_step_size must be 0 or more, got {step_size}.")
+    if largest_decrease is not None and not largest_decrease > 0:
+        raise ValueError(f"largest_decrease must be above 0, or None for no limit, got {largest_decrease}.")
 
 
 def twin(model: nn.Module) -> nn.Module:

@@ -225,11 +225,13 @@ class AdaptedImages(NamedTuple):
     Attributes:
         images: The images after the last step, detached.
         stalled: Boolean (N,): the image skipped a step because the step was not finite.
+        shortened: Boolean (N,): a step of the image was shortened.
         logits: f(x) of the images as given, before any step.
     """
 
     images: Tensor
     stalled: Tensor
+    shortened: Tensor
     logits: Tensor
 
 
@@ -242,13 +244,16 @@ def data_ada(
     update: ContrastiveStep | None = None,
     gradient_filter: GradientFilter | None = None,
     by_uncertainty: bool = False,
+    largest_decrease: float | None = None,
 ) -> AdaptedImages:
     """Algorithm 2: adapt the data to the model by Td Langevin steps without noise, from the images (eq. 10).
 
     ``update`` has the logits and the gradient of the first step, if an update has computed them. ``by_uncertainty``
-    multiplies the step size by ``step_scale`` of the logits.
+    multiplies the step size by ``step_scale`` of the logits. ``largest_decrease`` shortens the steps of images whose
+    energy would fall further than that, to first order.
     """
     adapted, stalled = images.detach(), torch.zeros(len(images), dtype=torch.bool, device=images.device)
+    shortened = torch.zeros_like(stalled)
     logits: Tensor | None = None
     for _ in range(steps):
         if logits is None and update is not None and update.image_gradient is not None:
@@ -260,11 +265,16 @@ def data_ada(
         if logits is None:
             logits = answers.detach()
             step_size *= step_scale(logits) if by_uncertainty else 1
-        filtered = gradient if gradient_filter is None else gradient_filter(gradient)
-        adapted, skipped = langevin_step(adapted, filtered, step_size=step_size, noise=0)
+        step = gradient if gradient_filter is None else gradient_filter(gradient)
+        if largest_decrease is not None:
+            exact = torch.promote_types(step.dtype, torch.float32)
+            decrease = step_size / 2 * (gradient.to(exact) * step).flatten(1).sum(dim=1)  # dE/dx times the step
+            share = (largest_decrease / decrease.clamp_min(largest_decrease)).to(step)
+            step, shortened = step * share.view(-1, 1, 1, 1), shortened | (share < 1)
+        adapted, skipped = langevin_step(adapted, step, step_size=step_size, noise=0)
         stalled |= skipped
     assert logits is not None, "steps is at least 1"
-    return AdaptedImages(adapted, stalled, logits)
+    return AdaptedImages(adapted, stalled, shortened, logits)
 
 
 def class_balance(logits: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ ADDED_LATER = (
     ("fill", "grey"),
     ("balance_classes", False),
     ("prototypes", None),
+    ("largest_decrease", 500.0),
 )
 """Hyper-parameters and the values with which they are not part of a key: earlier results, without them, keep theirs."""
 
