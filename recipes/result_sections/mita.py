@@ -37,20 +37,6 @@ SECTIONS = (
         brief=True,
     ),
     Section(
-        "tuned_long",
-        "Tuned settings on a long stream",
-        "The settings that were chosen on streams of ten batches ([tuning.md](tuning.md)), on fifty batches.",
-        "TENT keeps the gain of the search. TEA and MITA do not: over the first batches the tuned settings are above"
-        " the defaults, as in the search, then the accuracy falls until the end, while with the defaults it ends"
-        " higher than it began (`batch_accuracies` in the store). Steps that suit ten batches are too large for"
-        " fifty. Therefore MITA's defaults remain the cautious settings, and the tuned ones are for streams as"
-        " short as those of the search.",
-        beside="mita",
-        rows=("source", "tent", "tent_tuned", "tea", "tea_tuned", "mita_two_models", "mita_tuned"),
-        streams=("pure:gaussian_noise",),
-        brief=True,
-    ),
-    Section(
         "ablation",
         "Ablation",
         "The pair of the paper's ablation. `mita` has its default settings; the other rows are the form with two"
