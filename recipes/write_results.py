@@ -7,7 +7,7 @@ python recipes/write_results.py
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -177,12 +177,10 @@ CONFIDENCE = {"nll": "NLL", "calibration_error": "calibration error"}
 def means_table(rows: Frame) -> str:
     """Return means over streams, methods down: accuracies by part and share of the first shift, and confidence.
 
-    The means are over streams that all methods have, and the spread is that of the means over seeds.
+    Each mean is over the streams on which all methods with that number have it; the spread is that over seeds.
     """
-    streams = [{row.scenario for row in rows.where(label=label)} for label in rows.unique("label")]
-    rows = rows.where(scenario=set.intersection(*streams))
     amounts = sorted({row.scenario.amount or 0.0 for row in rows})
-    columns: dict[str, dict[str, dict[int, list[float]]]] = {}  # heading -> label -> seed -> values
+    columns: dict[str, dict[str, dict[Scenario, dict[int, float]]]] = {}  # heading -> label -> stream -> seed -> value
     for row in rows:
         part = part_of(row)
         share = f", {100 * (row.scenario.amount or 0):g} %" if len(amounts) > 1 else ""
@@ -192,15 +190,12 @@ def means_table(rows: Frame) -> str:
             heading = CONFIDENCE[row.metric]
         else:
             continue
-        columns.setdefault(heading, {}).setdefault(row.label, {}).setdefault(row.seed, []).append(row.value)
+        by_stream = columns.setdefault(heading, {}).setdefault(row.label, {})
+        by_stream.setdefault(row.scenario, {})[row.seed] = row.value
     order = {f"{part}{share}": None for part in PARTS.values() for share in _shares(amounts)}
     headings = [heading for heading in (*order, *CONFIDENCE.values()) if heading in columns]
-    lines = []
-    for label in rows.unique("label"):
-        cells = [
-            _mean_cell(columns[heading], label, heading) if label in columns[heading] else "-" for heading in headings
-        ]
-        lines.append([label, *cells])
+    cells = {heading: _mean_cells(columns[heading], heading) for heading in headings}
+    lines = [[label, *(cells[heading].get(label, "-") for heading in headings)] for label in rows.unique("label")]
     return markdown_table(["", *headings], lines)
 
 
@@ -208,16 +203,23 @@ def _shares(amounts: Sequence[float]) -> list[str]:
     return [f", {100 * amount:g} %" for amount in amounts] if len(amounts) > 1 else [""]
 
 
-def _mean_cell(column: dict[str, dict[int, list[float]]], label: str, heading: str) -> str:
-    """Return the mean over seeds of the mean over streams, with its spread; the best of the column in bold."""
-    if label not in column:
-        return "-"
-    means = {each: [fmean(values) for values in seeds.values()] for each, seeds in column.items()}
+def _mean_cells(column: Mapping[str, Mapping[Scenario, Mapping[int, float]]], heading: str) -> dict[str, str]:
+    """Return the mean over seeds of the mean over streams of each label, with its spread; the best in bold."""
+    streams = set.intersection(*(set(by_stream) for by_stream in column.values()))
+    if not streams:
+        return {}
+    means = {
+        label: [
+            fmean(by_stream[stream][seed] for stream in streams) for seed in sorted(by_stream[min(streams, key=str)])
+        ]
+        for label, by_stream in column.items()
+    }
     digits = 2 if heading == CONFIDENCE["nll"] else 1
-    shown = {each: f"{fmean(values):.{digits}f}" for each, values in means.items()}
+    shown = {label: f"{fmean(values):.{digits}f}" for label, values in means.items()}
     best = (min if heading in CONFIDENCE.values() else max)(shown.values(), key=float)
-    spread = f" ± {stdev(means[label]):.{digits}f}" if len(means[label]) > 1 else ""
-    return f"**{shown[label]}{spread}**" if shown[label] == best else f"{shown[label]}{spread}"
+    spreads = {label: f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "" for label, values in means.items()}
+    cells = {label: f"{mean}{spreads[label]}" for label, mean in shown.items()}
+    return {label: f"**{cell}**" if shown[label] == best else cell for label, cell in cells.items()}
 
 
 COST_METRICS = (

@@ -10,9 +10,8 @@ SECTIONS = (
         "CIFAR-100",
         "A ResNet-56 (0.9 million weights, 72.6 % on clean images) on corrupted CIFAR-100; the paper has another"
         " network. The images are the first of the test set in an order shuffled once, and the weights are public"
-        " (the head of the plan gives the source of both). Settings as in the first table, MITA with two models;"
-        " MEMO is left out because of its"
-        " cost.",
+        " (the head of the plan gives the source of both). Settings as in the first table; MEMO is left out because"
+        " of its cost.",
         "With default settings MITA and TEA are level, and slightly ahead of the methods that minimise entropy: five"
         " batches are few. The settings tuned on CIFAR-10 carry over to this other network and its hundred classes:"
         " with them MITA has the highest mean, as in the paper, and TEA is second. Under JPEG compression batch"

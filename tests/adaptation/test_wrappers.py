@@ -308,8 +308,19 @@ def test_a_window_answers_with_mirrored_views_between_updates_too() -> None:
     plain = midway.adapt(tiny_network(), "bn", wrap="window")
     expected = [plain(images), midway.adapt(tiny_network(), "bn", wrap="window")(images.flip(-1))]
     torch.testing.assert_close(answers, log_mean_softmax(expected))
-    with pytest.raises(ValueError, match=r"Window\(Mirrored\(method\)\)"):
-        midway.Mirrored(midway.Periodic(plain))
+    with pytest.raises(ValueError, match=r"Mirrored cannot wrap Window: .* Window\(Mirrored\(method\)\)"):
+        midway.Mirrored(plain)
+
+
+def test_a_window_takes_signals_and_warns_nobody_of_single_images() -> None:
+    network = nn.Sequential(
+        nn.Conv1d(2, 4, 3), nn.BatchNorm1d(4), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
+    signals = torch.rand(6, 2, 20)
+    answers = midway.adapt(network, "tent", wrap="window")(signals)
+    assert answers.shape == (6, 3)
+    method = midway.Periodic(midway.Window(midway.Tent(network)))
+    torch.testing.assert_close(torch.cat([method(signal) for signal in signals.split(1)]), answers)
 
 
 def test_mirrored_averages_the_answers_to_image_and_mirror_image() -> None:

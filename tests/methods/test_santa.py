@@ -100,6 +100,8 @@ def test_given_prototypes_are_those_of_the_source_images() -> None:
         SANTA(tiny_network(), prototypes=[[1.0]])
     with pytest.raises(ValueError, match="prototypes contain NaN or Inf"):
         SANTA(tiny_network(), prototypes=torch.full((4, 8), torch.nan))
+    with pytest.raises(ValueError, match="source_labels must be from 0 to 3, got 0 to 4"):
+        SANTA(tiny_network(), source_images=source, source_labels=torch.arange(24) % 5)
     with pytest.raises(TypeError, match=r"source_labels must be a tensor, got list"):
         SANTA(tiny_network(), source_images=source, source_labels=labels.tolist())
     with pytest.raises(ValueError, match="give source_images or prototypes, not both"):

@@ -244,7 +244,7 @@ def test_errors_say_what_is_wrong() -> None:
             midway.streams.build(text, toy(40))
     nameless = dataclasses.replace(toy(40), labels=np.full(40, -1))
     for text in ("dirichlet:fog@1", "correlated:fog@1", "practical:fog@1", "imbalanced:fog@9", "long_tailed:fog@0.1"):
-        with pytest.raises(ValueError, match="orders images by their labels, and fog has none"):
+        with pytest.raises(ValueError, match="orders images by their labels, and fog has images without"):
             midway.streams.build(text, nameless)
     for build in (midway.streams.mixed, midway.streams.shuffled, midway.streams.continual):
         with pytest.raises(ValueError, match="needs at least one shift"):

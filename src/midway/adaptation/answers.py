@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from midway.adaptation.checks import is_logits
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, without_parallel
+from midway.adaptation.replaced_statistics import observers_of
 from midway.adaptation.state import end_undo
 from midway.models.outputs import logits_of
 
@@ -74,7 +75,10 @@ def _answered(method: Method, images: Tensor, before: Mapping[str, Any]) -> Tens
 
 def source_copy(model: nn.Module, method: Method) -> nn.Module:
     """Return a copy of a network as given, which answers in place of a method."""
-    return in_evaluation_mode(independent_copy(without_parallel(model), method.memory_format)).requires_grad_(False)
+    source = in_evaluation_mode(independent_copy(without_parallel(model), method.memory_format)).requires_grad_(False)
+    for observer in observers_of(source):  # it answers with what it knows as given, and learns nothing
+        observer.managed = True
+    return source
 
 
 def _without_gradient(method: Method, images: Tensor, by_images: bool = False) -> str:

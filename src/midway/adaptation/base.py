@@ -275,7 +275,8 @@ class Method(Stateful, metaclass=_Sealed):
 
     def _check_images(self, images: Tensor) -> None:
         check_images(images, self.model, signals=self.about.accepts_signals)
-        single_image = len(images) == 1 and uses_batch_statistics(self.model) and statistics_of(self.model) is None
+        single_image = self.takes_batches and len(images) == 1 and statistics_of(self.model) is None
+        single_image = single_image and uses_batch_statistics(self.model)
         if single_image and not self._warned_of_single_image:
             self._warned_of_single_image = True
             warnings.warn(

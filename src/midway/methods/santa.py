@@ -129,8 +129,6 @@ class SANTA(Method):
         for name, given in {"prototypes": prototypes, "source_labels": source_labels}.items():
             if given is not None and not isinstance(given, Tensor):
                 raise TypeError(f"{name} must be a tensor, got {type(given).__name__}: use torch.as_tensor.")
-        if prototypes is not None and not bool(prototypes.isfinite().all()):
-            raise ValueError("prototypes contain NaN or Inf.")
         if source_images is not None and prototypes is not None:
             raise ValueError("give source_images or prototypes, not both.")
         self.anchor_weight, self.contrast_weight, self.temperature = anchor_weight, contrast_weight, temperature
@@ -162,6 +160,8 @@ class SANTA(Method):
             raise ValueError(f"prototypes must be of shape {wanted}, a row per class, got {got}.")
         else:
             prototypes = prototypes.detach().clone().to(layer.weight)
+            if not bool(prototypes.isfinite().all()):
+                raise ValueError(f"prototypes contain NaN or Inf, or values too large for {prototypes.dtype}.")
         self.register_buffer("prototypes", prototypes)
         self.prototypes: Tensor
 
@@ -210,6 +210,8 @@ class SANTA(Method):
         labels = torch.cat([logits for _, logits in answers]).argmax(dim=1) if labels is None else labels
         if labels.shape != (len(images),):
             raise ValueError(f"source_labels must be one label per image, got {tuple(labels.shape)}.")
+        if not bool(((labels >= 0) & (labels < classes)).all()):
+            raise ValueError(f"source_labels must be from 0 to {classes - 1}, got {labels.min()} to {labels.max()}.")
         missing = set(range(classes)) - set(labels.tolist())
         if missing:
             raise ValueError(f"source_images have no image of class {min(missing)}: give some of every class.")

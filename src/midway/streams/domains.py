@@ -97,8 +97,10 @@ def domains_of(
     if len({name for name, _, _ in found}) < len(found):
         raise ValueError(f"{kind} names a shift twice: name each once, and use recurring to repeat them.")
     for name, _, labels in found:
-        if by_label and (labels == UNLABELLED).all():
-            raise ValueError(f"{kind} orders images by their labels, and {name} has none: give labelled images.")
+        if by_label and (labels == UNLABELLED).any():
+            raise ValueError(
+                f"{kind} orders images by their labels, and {name} has images without: give labelled images."
+            )
     first = found[0][2]
     if all(np.array_equal(labels, first) for _, _, labels in found):
         everything = np.arange(len(first))

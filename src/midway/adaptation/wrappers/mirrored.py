@@ -14,7 +14,8 @@ class Mirrored(Wrapper):
     """Averages the probabilities of each image and of its mirror image, for one forward pass more.
 
     The method adapts to the images as usual. Then its network, in the state after that, answers the mirror images; MITA
-    answers those of the images it has adapted. Do not use it where mirroring changes the label (digits, text, left and
+    answers those of the images it has adapted; methods that leave the network as it is (T3A, LAME, MEMO) answer mirror
+    images as the source does. Do not use it where mirroring changes the label (digits, text, left and
     right). ``midway.adapt(model, "bn", views="mirror")`` is the same.
 
     Args:
@@ -29,8 +30,14 @@ class Mirrored(Wrapper):
 
     def __init__(self, method: Method) -> None:
         super().__init__(method)
-        if not self.takes_batches:
-            raise ValueError("Mirrored cannot wrap a Window: mirror the views in it, Window(Mirrored(method)).")
+        if isinstance(method, Wrapper):
+            name = type(method).__name__
+            raise ValueError(f"Mirrored cannot wrap {name}: mirror the method in it, {name}(Mirrored(method)).")
+
+    @property
+    def adapts_to(self) -> int | None:
+        """The number of images that the method adapts to."""
+        return self.method.adapts_to
 
     def network_logits(self, images: Tensor) -> Tensor:
         """Return the mean of the network's answers to the images and to their mirror images."""

@@ -19,7 +19,8 @@ class Window(Wrapper):
     The window fills image by image; then each image overwrites the oldest. Each time that all its images are new, the
     method adapts to the window; in between, the network predicts in its present state. In networks with batch
     statistics each prediction takes a pass over the window, in others over the image alone. Batches of several images
-    are treated as single images in turn, so predictions do not depend on how a stream is divided.
+    are treated as single images in turn, so predictions do not depend on how a stream is divided. Methods that leave
+    the network as it is (T3A, LAME, MEMO) gain nothing in a window: between updates it answers as the source does.
 
     Protocol: the single-sample setting of Marsden et al., WACV 2024.
 
@@ -42,7 +43,6 @@ class Window(Wrapper):
         self.size = size
         self.images: Tensor | None = self.add_state("images", None)
         self.pointer = self.add_state("pointer", 0)
-        self._warned_of_single_image = True  # the window has several
 
     @property
     def takes_batches(self) -> bool:
@@ -79,5 +79,6 @@ class Window(Wrapper):
         else:
             self.images = self.images.clone()  # a saved state may hold the old one
             self.images[self.pointer] = image[0]
-        self.images = self.images.contiguous(memory_format=self.method.memory_format)
+        if self.images.ndim == 4:
+            self.images = self.images.contiguous(memory_format=self.method.memory_format)
         return self.images
