@@ -235,6 +235,19 @@ def test_the_window_is_the_batch_of_a_method_in_a_window(statistics: str, around
         torch.testing.assert_close(value, states[-1][key])
 
 
+@pytest.mark.parametrize("statistics", ["unmix", "clustered"])
+def test_a_guard_that_accepts_a_suspicious_batch_learns_it_once(statistics: str) -> None:
+    plain = midway.adapt(tiny_network(), "tent", statistics=statistics)
+    suspicious = {"min_diversity": 0.0, "entropy_range": (0.0, 1e-9)}
+    guarded = midway.Guarded(midway.adapt(tiny_network(), "tent", statistics=statistics), **suspicious)  # type: ignore[arg-type]
+    for images in batches(3):
+        assert torch.equal(guarded(images), plain(images))
+        assert guarded.diagnostics == plain.diagnostics
+        for key, value in learnt(plain).items():
+            torch.testing.assert_close(learnt(guarded)[f"method.{key}"], value, rtol=0, atol=0)
+    assert learnt(plain)
+
+
 def test_the_observers_of_all_networks_of_a_method_are_told_of_its_batches() -> None:
     class Pair(midway.methods.Method):
         about = midway.methods.About("pair", "Pair", "-", "none", "nothing", "-", "2 F")

@@ -105,8 +105,8 @@ def preset(method: str, name: str) -> dict[str, Any]:
         name: ``"published"``, the hyper-parameters of the published code (``docs/methods.md`` lists those that differ
             from the defaults, and why); ``"printed"``, those of the paper's algorithms to the letter, where the code
             does otherwise (MITA only); or ``"tuned"``, the best values of a search with the same number of trials for
-            every method on the same streams of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of
-            about 2,000 images.
+            every method on the same stream of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of
+            about fifty batches.
 
     Example:
         >>> from midway.methods import preset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -78,6 +78,20 @@ def statistics_of(model: nn.Module) -> str | None:
 def observers_of(model: nn.Module) -> list[Observer]:
     """Return the observers in a model, or in the networks of a method."""
     return [module for module in model.modules() if isinstance(module, Observer)]
+
+
+def known_of_the_batch(model: nn.Module) -> list[tuple[Observer, dict[str, Any]]]:
+    """Return what the observers of a method know of the present batch, for ``go_on_with_the_batch``."""
+    return [(observer, dict(vars(observer))) for observer in observers_of(model)]
+
+
+def go_on_with_the_batch(known: list[tuple[Observer, dict[str, Any]]], restore: Callable[[], None]) -> None:
+    """Restore a state that has learnt from the present batch: its observers go on and do not begin again."""
+    for observer, _ in known:
+        observer.images = None  # nothing to begin with
+    restore()
+    for observer, attributes in known:
+        vars(observer).update(attributes)
 
 
 def plain_copy(model: nn.Module) -> nn.Module:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from midway.adaptation.base import Method
+from midway.adaptation.replaced_statistics import go_on_with_the_batch, known_of_the_batch
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 from midway.functional import entropy
 
@@ -67,12 +68,12 @@ class Guarded(Wrapper):
         if not suspicions:
             self.good = before  # most methods predict before they update, so only this state is proven
             return logits
-        after = self.method.snapshot()
+        after, known = self.method.snapshot(), known_of_the_batch(self.method)
         self.method.restore(self.good)
         good_logits = self.network_logits(images)
         reasons = self._collapse(suspicions, now, _Summary.of(good_logits.float()))
         if not reasons:  # the batch is unusual, not the state
-            self.method.restore(after)
+            go_on_with_the_batch(known, lambda: self.method.restore(after))
             return logits
         for event in ("rollbacks", *(f"rollbacks_{reason}" for reason in reasons)):
             self.count(event)
