@@ -292,3 +292,11 @@ def test_probabilities_are_warned_of_once(wrap: str | None) -> None:
 @pytest.mark.parametrize("end", [nn.LogSoftmax(dim=1), nn.Identity(), nn.Sigmoid()])
 def test_logits_are_not_taken_for_probabilities(end: nn.Module) -> None:
     adapted("bn", nn.Sequential(*tiny_network().children(), end))(batches(1)[0])
+
+
+def test_the_source_that_answers_for_a_method_learns_nothing() -> None:
+    (source,) = midway.adapt(midway.clustered(tiny_network()), "tent", on_nonfinite="source").fallback
+    one, other = batches(2)
+    first = source(one)
+    source(other)
+    assert torch.equal(source(one), first)
