@@ -81,7 +81,9 @@ Accuracies = dict[tuple[str, Scenario], float]
 
 
 def stored_accuracies(name: str, folder: Path = ROOT / "docs" / "results") -> Accuracies:
-    """Return the accuracies of a stored run with the first seed."""
+    """Return the accuracies of a stored run with the first seed; none if it has not been run."""
+    if not (folder / name).is_dir():
+        return {}
     rows = frame(folder / name).where(metric="accuracy", group="all", seed=0)
     return {(row.label, row.scenario): row.value for row in rows}
 
@@ -107,14 +109,9 @@ def write(page: str, results: Sequence[StudyResult]) -> str:
     """Return the page with new tables."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    tables = "\n".join(
-        [
-            "Accuracy in percent on the stream of the search:\n",
-            search_table(results),
-            HELD_OUT,
-            gain_table(results, stored_accuracies("pure"), stored_accuracies("tuned")),
-        ]
-    )
+    tuned = stored_accuracies("tuned")
+    held_out = [HELD_OUT, gain_table(results, stored_accuracies("pure"), tuned)] if tuned else []
+    tables = "\n".join(["Accuracy in percent on the stream of the search:\n", search_table(results), *held_out])
     return f"{before}{BEGIN}\n\n{tables}\n{END}{after}"
 
 
