@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from write_results import finished
+
 from midway import methods
 from midway.report import frame
 from midway.report.render import markdown_table
@@ -81,8 +83,8 @@ Accuracies = dict[tuple[str, Scenario], float]
 
 
 def stored_accuracies(name: str, folder: Path = ROOT / "docs" / "results") -> Accuracies:
-    """Return the accuracies of a stored run with the first seed; none if it has not been run."""
-    if not (folder / name).is_dir():
+    """Return the accuracies of a stored run with the first seed; none if it is not finished."""
+    if not finished(name, folder):
         return {}
     rows = frame(folder / name).where(metric="accuracy", group="all", seed=0)
     return {(row.label, row.scenario): row.value for row in rows}
