@@ -64,7 +64,7 @@ def test_problems_presets_spaces_and_state() -> None:
     assert Problem.of(torch.rand(50, 3, 224, 240), torch.zeros(50, 1000)) == (1000, 224, 50)
     assert with_preset("tent", {"preset": "tuned", "lr": 1e-4})["lr"] == 1e-4
     assert tuned_of("memo") == {}
-    assert tuned_of("bn") == {"prior": "0"}
+    assert tuned_of("bn") == {"prior": "4"}
     assert str(LogUniform(1e-4, 1e-2)) == "0.0001 to 0.01, logarithmic"
     assert str(Uniform(0.5, 0.99)) == "0.5 to 0.99"
     assert str(Integers(1, 20, log=True)) == "1 to 20, integer, logarithmic"
