@@ -72,8 +72,8 @@ class MITA(Method):
             (``midway.sampling.SpectralFilter``). None does not filter, as in the paper; images of low contrast or
             without fine detail are then lost in what the gradient adds.
         largest_decrease: Shorten the steps of an image whose energy would fall by more than this, to first order; None
-            does not, as in the paper. Steps on corrupted CIFAR-10 promise less; where the energy of a network is a
-            thousand times steeper, as on drawings, images are lost without a limit.
+            does not, as in the paper. Steps on corrupted CIFAR-10 promise less; where the energy of a network is far
+            steeper, as it can be on drawings, images are lost without a limit.
         by_uncertainty: Multiply the steps of the models and of the images by the squared mean uncertainty of the batch
             (1 - p of the top class), relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where
             the network is certain, little changes. The paper has the same steps for all batches.
