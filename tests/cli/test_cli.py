@@ -164,6 +164,7 @@ def test_registries_are_listed() -> None:
         listed = runner.invoke(app, ["list", kind], env={"COLUMNS": "200"})
         assert listed.exit_code == 0, listed.output
         assert any(line.split()[:1] == [some] for line in listed.output.splitlines()), listed.output
+    assert "saturate" in runner.invoke(app, ["list"], env={"COLUMNS": "200"}).output
     assert "unknown kind 'method': did you mean 'methods'?" in str(runner.invoke(app, ["list", "method"]).exception)
 
 

@@ -52,17 +52,24 @@ methods_app = typer.Typer(help="List the methods, or show one.", invoke_without_
 
 
 def list_registry(
-    kind: Annotated[str, typer.Argument(help=f"One of {', '.join(REGISTRIES)}.")],
+    kind: Annotated[
+        str | None, typer.Argument(help=f"One of {', '.join(REGISTRIES)}; without it, the names of all.")
+    ] = None,
     as_json: Json = False,
     import_: Import = None,
 ) -> None:
     """List everything that is registered of one kind, with the module that defines it; also from other packages."""
     import_plugins(split_commas(import_) or [])
-    if kind not in REGISTRIES:
+    if kind is not None and kind not in REGISTRIES:
         raise ValueError(unknown("kind", kind, REGISTRIES))
-    module, _, attribute = REGISTRIES[kind].partition(":")
-    registry: Mapping[str, Any] = getattr(importlib.import_module(module), attribute)
-    rows = [(name, *_described(value)) for name, value in registry.items()]
+    if kind is None:
+        names = {each: list(_registry(each)) for each in REGISTRIES}
+        if as_json:
+            print_json(names)
+        else:
+            terminal().print(_table(("kind", "names"), [(each, ", ".join(names[each])) for each in names]))
+        return
+    rows = [(name, *_described(value)) for name, value in _registry(kind).items()]
     columns = ("name", "description", "module")
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
@@ -70,12 +77,18 @@ def list_registry(
     terminal().print(_table(columns, rows))
 
 
+def _registry(kind: str) -> Mapping[str, Any]:
+    module, _, attribute = REGISTRIES[kind].partition(":")
+    registry: Mapping[str, Any] = getattr(importlib.import_module(module), attribute)
+    return registry
+
+
 def _described(value: Any) -> tuple[str, str]:
     """Return the first line of the docstring of a registered object, or of the function it holds, and its module."""
     functions = filter(inspect.isfunction, getattr(value, "__dict__", {}).values())
     defined = value if inspect.isclass(value) or inspect.isfunction(value) else (*functions, type(value))[0]
     text = (inspect.getdoc(defined) or "").partition("\n")[0] if defined is not type(value) else ""
-    return text, defined.__module__
+    return text.replace("``", ""), defined.__module__
 
 
 @methods_app.callback()
