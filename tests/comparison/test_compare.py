@@ -124,6 +124,22 @@ def test_folders_with_and_without_class_folders(tmp_path: Path) -> None:
         quiet(tiny_network(classes=1000), tmp_path, "bn")
 
 
+def test_images_in_files_are_resized_on_request(tmp_path: Path) -> None:
+    for index in range(4):
+        Image.new("RGB", (20, 16), (60 * index,) * 3).save(tmp_path / f"{index}.png")
+    sides = set()
+    network = tiny_network()
+    network.register_forward_pre_hook(lambda _, inputs: sides.add(tuple(inputs[0].shape[2:])))
+    quiet(network, tmp_path, "bn", size=12)
+    midway.recommend(network, tmp_path, "bn", size=12, progress=False)
+    assert midway.evaluate(network, tmp_path, size=12).images == 4
+    assert sides == {(12, 12)}
+    with pytest.raises(ValueError, match="size= applies to images in files"):
+        quiet(network, IMAGES, "bn", size=12)
+    with pytest.raises(ValueError, match="size= does not apply to the data set cifar10-mini"):
+        quiet(network, "cifar10-mini", "bn", size=12)
+
+
 def test_results_are_stored_and_resumed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "midway")
     first = quiet(tiny_network(), IMAGES, "bn", out=tmp_path, batch_size=8)

@@ -36,3 +36,5 @@ def test_there_is_no_such_image(tmp_path: Path) -> None:
         data.contact_sheet(data.load("cifar10-mini"), tmp_path / "sheet.png", image=2000)
     with pytest.raises(ValueError, match="severity must be an integer from 1 to 5, got 9"):
         data.contact_sheet(data.load("cifar10-mini"), tmp_path / "sheet.png", severities=[9])
+    with pytest.raises(ValueError, match=r"sheet.txt is to be a PNG: give it a name that ends in .png"):
+        data.contact_sheet(data.load("cifar10-mini"), tmp_path / "sheet.txt")

@@ -87,6 +87,7 @@ def as_stream(
     batch_size: int | None = None,
     images: int | None = None,
     classes: Classes | None = None,
+    size: int | None = None,
     seed: int = 0,
 ) -> tuple[Stream | Batches | FirstImages, tuple[int, ...] | None]:
     """Return any data as batches, see ``midway.compare``, and the logits that a network is limited to, None for all.
@@ -98,14 +99,16 @@ def as_stream(
     if isinstance(data, str | Path):
         check_folder(data)
         named = isinstance(data, str) and data in names() and not Path(data).is_dir()
-        data = load(str(data), classes=classes) if named else load("folder", data, classes=classes)
+        data = load(str(data) if named else "folder", None if named else data, classes=classes, size=size)
     elif classes is not None:
         raise ValueError("classes= applies to folders of images: leave it out, or number the labels by the logits.")
+    elif size is not None:
+        raise ValueError("size= applies to images in files, a folder or the name of a data set: resize these images.")
     if isinstance(data, ImageSet):
         logits = data.logits
         side = min(data.images.shape[1:3])
-        size = batch_size or (LARGE_BATCH if side >= LARGE_SIDE else SMALL_BATCH)
-        data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=size)
+        batch_size = batch_size or (LARGE_BATCH if side >= LARGE_SIDE else SMALL_BATCH)
+        data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=batch_size)
         data.name = name or data.name  # what messages call it; pure:clean is unknown to who gave a folder
     stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
     return stream if images is None else FirstImages(stream, images), logits

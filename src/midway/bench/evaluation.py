@@ -26,6 +26,7 @@ def evaluate(
     reset: bool = True,
     images: int | None = None,
     classes: Classes | None = None,
+    size: int | None = None,
     on_batch: Callable[[float], None] | None = None,
 ) -> Result:
     """Show a stream to a method, batch by batch, and measure its answers.
@@ -37,6 +38,7 @@ def evaluate(
         reset: Start from the source. False continues from the method's present state (continual adaptation).
         images: Stop after this many images, for long or endless sources. None for all.
         classes: Which logit each class folder is, for a folder of images; see ``midway.data.load``.
+        size: Side in pixels to which images in files are resized and cropped, for a folder or the name of a data set.
         on_batch: Called after every batch with the accuracy so far, for progress bars; NaN without labels.
 
     Example:
@@ -46,7 +48,7 @@ def evaluate(
         >>> result.accuracy > 90, result.images, list(result.by_group)
         (True, 200, ['clean'])
     """
-    shown, logits = as_stream(stream, images=images, classes=classes)
+    shown, logits = as_stream(stream, images=images, classes=classes, size=size)
     if not isinstance(method, Method):
         method = find("source")(method if logits is None else limited_to(method, logits))
     elif logits is not None and not _has_just(logits, method, shown):

@@ -25,6 +25,9 @@ Network = Annotated[
     str, typer.Argument(help="A name, a checkpoint, architecture@checkpoint, or file.py:function for your own network.")
 ]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Images per batch (default: 200, large ones 64).")]
+Size = Annotated[
+    int | None, typer.Option(min=1, help="Side in pixels to which images in files are resized and cropped.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the methods and of the order.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; run it again to resume.")]
 
@@ -42,6 +45,7 @@ def compare(
     ] = None,
     batch_size: BatchSize = None,
     images: Annotated[int | None, typer.Option(min=1, help="Use at most this many images (default: all).")] = None,
+    size: Size = None,
     seed: Seed = 0,
     out: Out = None,
     report: Annotated[Path | None, typer.Option(help="Write the table to a .html, .md or .csv file.")] = None,
@@ -62,6 +66,7 @@ def compare(
             batch_size=batch_size,
             images=images,
             classes=known,
+            size=size,
             seed=seed,
             out=out,
         )

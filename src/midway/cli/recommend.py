@@ -8,7 +8,7 @@ import typer
 
 from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
-from midway.cli.compare import BatchSize, Network, Out, Seed, in_order_if_stopped, trained_network
+from midway.cli.compare import BatchSize, Network, Out, Seed, Size, in_order_if_stopped, trained_network
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import Json, print_json
 from midway.comparison import recommend as recommend_method
@@ -24,6 +24,7 @@ def recommend(
     ] = None,
     batch_size: BatchSize = None,
     images: Annotated[int, typer.Option(min=1, help="Use at most this many images.")] = 1000,
+    size: Size = None,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -40,6 +41,7 @@ def recommend(
             batch_size=batch_size,
             images=images,
             classes=None if classes is None else READERS["classes"]("classes", classes),
+            size=size,
             seed=seed,
             out=out,
         )

@@ -134,6 +134,7 @@ def recommend(
     batch_size: int | None = None,
     images: int | None = 1000,
     classes: Classes | None = None,
+    size: int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     progress: bool = True,
@@ -157,6 +158,7 @@ def recommend(
         batch_size: Images per batch, where the data do not determine it. None: 200, or 64 for sides of 128 pixels.
         images: Use at most this many images; None for all.
         classes: Which logit each class folder is, for a folder; see ``midway.data.load``.
+        size: Side in pixels to which images in files are resized and cropped, for a folder or the name of a data set.
         seed: Seed of the methods, and of the order of images that are sorted by class.
         out: A folder for the results, from which a second call continues; see ``midway.compare``.
         progress: Show a bar on a terminal.
@@ -186,6 +188,7 @@ def recommend(
         batch_size=batch_size,
         images=images,
         classes=classes,
+        size=size,
         seed=seed,
         labels=False,
         scores=True,

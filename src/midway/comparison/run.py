@@ -55,6 +55,7 @@ def compare(
     batch_size: int | None = None,
     images: int | None = None,
     classes: Classes | None = None,
+    size: int | None = None,
     seed: int = 0,
     labels: bool = True,
     scores: bool | None = None,
@@ -79,6 +80,7 @@ def compare(
         batch_size: Images per batch, where the data do not determine it. None: 200, or 64 for sides of 128 pixels.
         images: Use at most this many images; needed for endless sources.
         classes: Which logit each class folder is, for a folder; see ``midway.data.load``.
+        size: Side in pixels to which images in files are resized and cropped, for a folder or the name of a data set.
         seed: Seed of the methods, and of the order of images that are sorted by class.
         labels: Use the labels, if the data have any. False: class folders need no ``classes``.
         scores: Compute all label-free scores, at the cost of answering every batch twice. None: if there are no labels.
@@ -104,7 +106,7 @@ def compare(
     if isinstance(model, Method):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
     entries = read_entries(methods)
-    source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, seed=seed)
+    source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, size=size, seed=seed)
     network = without_parallel(model) if logits is None else limited_to(without_parallel(model), logits)
     stream: AnyStream = source_stream if _reusable(source_stream) else _Replayed(source_stream)
     stream = stream if labels else _Unlabelled(stream)
@@ -114,7 +116,7 @@ def compare(
     labelled = bool((first.labels >= 0).any())
     mirrored = first.images.ndim == 4 and (not labelled if scores is None else scores)
     digest = _digest(stream if out is not None else [first], mirrored=mirrored)
-    cells = _cells(entries, network, data, stream, first, digest, seed=seed, images=images, classes=classes)
+    cells = _cells(entries, network, data, stream, first, digest, seed=seed, images=images, classes=classes, size=size)
     records: list[Record] = []
     source: Tensor | None = None
     with ExitStack() as stack:
@@ -180,6 +182,7 @@ def _cells(
     seed: int,
     images: int | None,
     classes: Classes | None,
+    size: int | None,
 ) -> list[Cell]:
     """Return the methods as cells, whose keys identify the network and whose code identifies method and images."""
     weight = first_weight(network, torch.empty(0))
@@ -200,7 +203,7 @@ def _cells(
             data="folder" if folder else data if isinstance(data, str) else _name_of(data),
             root=str(Path(data).resolve()) if folder else None,
             images=images,
-            size=None,
+            size=size,
             scenario=scenario,
             seed=seed,
             batch_size=len(first),

@@ -62,13 +62,16 @@ def contact_sheet(
         ...     data.contact_sheet(data.load("cifar10-mini"), f"{folder}/sheet.png", image=3).name
         'sheet.png'
     """
+    out = Path(out).expanduser()
+    if out.suffix.lower() != ".png":
+        raise ValueError(f"{out} is to be a PNG: give it a name that ends in .png.")
     severities = tuple(sorted(set(severities)))
     pictures = panels(data, image=image, severities=severities, seed=seed)
     title = f"{data.name}, image {image}: {data.class_names[data.labels[image]] if data.labelled else 'unlabelled'}"
     sheet = _block(pictures, title, severities[0]) if len(severities) == 1 else _grid(pictures, title, severities)
     file = io.BytesIO()
     sheet.figure.canvas.print_figure(file, format="png")
-    return write_atomically(Path(out).expanduser(), file.getvalue())
+    return write_atomically(out, file.getvalue())
 
 
 def _block(pictures: Sequence[Panel], title: str, severity: int) -> Axes:
