@@ -30,7 +30,7 @@ class NaiveAEA:
     def __call__(self, images: Tensor) -> Tensor:
         logits: Tensor = self.network(images)
         energies = [-row.exp().sum().log() for row in logits]
-        low = sorted(energy.item() for energy in energies)[: len(energies) // 2]
+        low = sorted(energy.item() for energy in energies)[: -(-len(energies) // 2)]
         target = sum(low) / len(low)
         head = self.network[-1].weight.detach()
         entropies, energy_terms, logit_terms = [], [], []
@@ -42,7 +42,7 @@ class NaiveAEA:
             if p[label].item() >= self.threshold:
                 wanted = head @ head[label]
                 cosine = (row @ wanted) / (row.norm() * wanted.norm())
-                logit_terms.append((p[label] - self.threshold).exp() * (1 - cosine))
+                logit_terms.append(math.exp(p[label].item() - self.threshold) * (1 - cosine))
         self.sure += len(logit_terms)
         count = len(images)
         loss = sum(entropies) / count + self.weights[0] * sum(energy_terms) / count
@@ -79,6 +79,8 @@ def test_the_energy_term_by_hand() -> None:
     expected = [1 / (1 + math.exp(-d)) / 4 for d in (3, -1, 4, 1)]
     assert gradient.tolist() == pytest.approx(expected)
     assert energy_alignment(torch.tensor([2.0]), 0.5).item() == pytest.approx(math.log(2))
+    odd = energy_alignment(torch.tensor([0.0, -4.0, -2.0]), 0.5)  # of three the lower half are two, with mean -3
+    assert odd.item() == pytest.approx(sum(math.log1p(math.exp(d)) for d in (-1, 1, 3)) / 3)
 
 
 def test_the_logit_term_by_hand() -> None:
@@ -88,6 +90,11 @@ def test_the_logit_term_by_hand() -> None:
     loss, sure = logit_alignment(logits, correlations, 0.7)
     assert sure.tolist() == [True, False]
     assert loss.item() == pytest.approx(math.exp(0.05) * (1 - 1 / math.sqrt(2)))
+    logits = logits[:1].requires_grad_()
+    loss, _ = logit_alignment(logits, correlations, 0.7)
+    (gradient,) = torch.autograd.grad(loss, logits)  # 1 - a / sqrt(2 (a^2 + b^2)) at b = 0: only b changes the cosine
+    expected = [0.0, -math.exp(0.05) / (math.sqrt(2) * math.log(3))]
+    assert gradient[0].tolist() == pytest.approx(expected, abs=1e-7)
 
 
 def test_without_confident_images_the_term_is_zero_and_not_nan() -> None:

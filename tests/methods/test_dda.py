@@ -148,7 +148,25 @@ def test_settings_follow_the_size_of_the_images() -> None:
     method(IMAGES)
     assert method.hyperparameters["steps"] < 50
     large = DDA.defaults_for(midway.adaptation.problem.IMAGENET_SIZE)
-    assert large == {"respacing": 100, "steps": 50, "scale": 6.0} == DDA.published
+    assert large == {"respacing": 100, "steps": 50, "scale": 6.0}
+    assert DDA.published == large | {"noise_level": "next"}
+
+
+def test_the_published_start_has_the_noise_of_the_next_level() -> None:
+    """A denoiser that finds no noise leaves what was mixed: the share of the image that the start keeps."""
+
+    class Nothing(nn.Module):
+        def forward(self, noisy: Tensor, level: Tensor) -> Tensor:
+            seen.append(noisy.detach().clone())
+            return torch.zeros_like(noisy)
+
+    shares = torch.linspace(0.9, 0.1, 9)
+    for noise_level, steps, share in (("first", 2, 0.7), ("next", 2, 0.5), ("next", 5, 0.1)):
+        seen: list[Tensor] = []
+        settings: dict[str, Any] = {"respacing": 5, "steps": steps, "scale": 0.0, "noise_level": noise_level}
+        DDA(tiny_network(), denoiser=Nothing(), schedule=shares, **settings)(torch.zeros(1, 3, 8, 8))
+        noise = torch.randn((steps, 3, 8, 8), generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(seen[0][0], -(share**0.5) + (1 - share) ** 0.5 * noise[0])
 
 
 @pytest.mark.parametrize(
@@ -160,6 +178,7 @@ def test_settings_follow_the_size_of_the_images() -> None:
         ({"respacing": 10, "steps": 11}, "steps must be at most respacing, 10, got 11"),
         ({"respacing": 1}, "respacing must be from 2"),
         ({"scale": -1.0}, "scale must be 0 or more"),
+        ({"noise_level": "last"}, "noise_level must be 'first' or 'next', got 'last'"),
         ({"factor": 0}, "factor must be at least 1"),
         ({"images_at_once": 0}, "images_at_once must be at least 1"),
         ({"ensemble": "mean"}, "ensemble must be 'probabilities', 'logits' or 'none'"),

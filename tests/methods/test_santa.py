@@ -178,3 +178,11 @@ def test_mistakes_are_refused() -> None:
     for settings, message in wrong:
         with pytest.raises(ValueError, match=message):
             SANTA(tiny_network(), **settings)
+
+
+def test_an_augmentation_for_each_image_on_request() -> None:
+    images = batches(1)[0]
+    together, apart = (SANTA(tiny_network(), per_image=per_image, lr=0.1) for per_image in (False, True))
+    for method in (together, apart):
+        method(images)
+    assert not together(images).allclose(apart(images))

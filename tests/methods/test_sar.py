@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import midway
 from midway.adaptation.optimization import sam_step
 from midway.adaptation.parameters import last_stage
+from midway.adaptation.problem import CIFAR_SIZE
 from midway.adaptation.step_sizes import published_lr
 from midway.testing import Norm, batches, tiny_network
 
@@ -198,6 +199,7 @@ def test_the_step_size_is_the_papers_on_imagenet_size() -> None:
     small = midway.SAR(tiny_network())
     small(batches(1)[0])
     assert small.hyperparameters["lr"] == 0.01
+    assert midway.SAR.defaults_for(CIFAR_SIZE._replace(classes=100))["lr"] == 0.001
 
 
 def test_networks_without_batch_statistics_answer_again_only_for_the_reliable(sharp_network: Network) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -23,7 +24,7 @@ from midway.functional import free_energy
 
 def energy_alignment(energies: Tensor, share: float) -> Tensor:
     """Return the mean of softplus(E(x) - E_low), E_low being the mean energy of the share with the lowest energies."""
-    lowest = energies.detach().sort().values[: max(1, int(share * len(energies)))]
+    lowest = energies.detach().sort().values[: math.ceil(share * len(energies))]
     return softplus(energies - lowest.mean()).mean()
 
 
@@ -36,7 +37,7 @@ def logit_alignment(logits: Tensor, correlations: Tensor, threshold: float) -> t
     confidence, labels = logits.softmax(dim=1).max(dim=1)
     sure = confidence.detach() >= threshold
     distance = 1 - cosine_similarity(logits, correlations.to(logits)[labels], dim=1)
-    terms = (confidence - threshold).exp() * distance
+    terms = (confidence.detach() - threshold).exp() * distance  # the weight is a constant, as in the published code
     return (terms[sure].mean() if sure.any() else terms.new_zeros(())), sure
 
 

@@ -122,4 +122,4 @@ def kalman_gain(variance: float, noise: float) -> float:
     """Return b, the weight of the hidden model against the observed weights, with the published bounds."""
     total = variance + 1 - noise
     gain = (1 - noise) / total if total > 0 else 1.0
-    return 1.0 if gain > LARGEST_GAIN else max(gain, SMALLEST_GAIN)
+    return 1.0 if gain >= LARGEST_GAIN else max(gain, SMALLEST_GAIN)

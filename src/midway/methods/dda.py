@@ -55,8 +55,10 @@ class DDA(Method):
             with the share of the image's variance that is left at each noise level.
         respacing: Number of noise levels that the schedule is reduced to, at equal distances (published: 100); None by
             the size of the images.
-        steps: Reverse steps: the image is mixed with noise at this one of these levels (published: 50); None by the
-            size of the images.
+        steps: Number of reverse steps, from this one of these levels down (published: 50); None by the size of the
+            images.
+        noise_level: The image is mixed with the noise of the ``"first"`` reverse step, or of the ``"next"`` level above
+            it, as in the published code.
         scale: Strength of the guidance (published: 6, for 256x256 pixels); None by the size of the images.
         factor: Factor of the low-pass filter whose result the guidance keeps (published: 4).
         ensemble: ``"probabilities"``, the mean over the image as given and as adapted (published); ``"logits"``, the
@@ -98,7 +100,7 @@ class DDA(Method):
         factor=Choice(2, 4, 8),
         ensemble=Choice("probabilities", "logits"),
     )
-    published = {"respacing": 100, "steps": 50, "scale": 6.0}  # noqa: RUF012
+    published = {"respacing": 100, "steps": 50, "noise_level": "next", "scale": 6.0}  # noqa: RUF012
 
     def __init__(
         self,
@@ -108,6 +110,7 @@ class DDA(Method):
         schedule: Tensor | str | None = None,
         respacing: int | None = None,
         steps: int | None = None,
+        noise_level: Literal["first", "next"] = "first",
         scale: float | None = None,
         factor: int = 4,
         ensemble: Ensemble = "probabilities",
@@ -123,6 +126,8 @@ class DDA(Method):
         for name, value, least in (("steps", steps, 1), ("factor", factor, 1), ("images_at_once", images_at_once, 1)):
             if value is not None and value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}.")
+        if noise_level not in ("first", "next"):
+            raise ValueError(f"noise_level must be 'first' or 'next', got {noise_level!r}.")
         if scale is not None and scale < 0:
             raise ValueError(f"scale must be 0 or more, got {scale}.")
         if ensemble not in ("probabilities", "logits", "none"):
@@ -136,7 +141,7 @@ class DDA(Method):
         in_evaluation_mode(self.denoiser)
         self.embedded = isinstance(denoiser, str)
         if respacing is not None:
-            self._schedule(respacing, steps or 1)
+            self._schedule(respacing, steps or 1, "first")
         self.adapted_images: Tensor | None = self.add_state("adapted_images", None)
         self.randomness = self.add_state("randomness", Randomness(seed))
 
@@ -151,7 +156,7 @@ class DDA(Method):
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published values for ImageNet, and those chosen on the tuning corruptions for CIFAR."""
         if problem.is_imagenet_size:
-            return dict(cls.published)
+            return {name: cls.published[name] for name in ("respacing", "steps", "scale")}
         return {"respacing": 50, "steps": 5, "scale": 0.5}
 
     def step(self, images: Tensor) -> Tensor:
@@ -159,9 +164,11 @@ class DDA(Method):
         logits = [] if self.ensemble == "none" else [self.network_logits(images)]
         if None in (self.hyperparameters[name] for name in ("respacing", "steps", "scale")):
             self.resolve(images, logits[0] if logits else self.network_logits(images[:2]))
-        schedule = self._schedule(self.hyperparameters["respacing"], self.hyperparameters["steps"])
+        schedule, start = self._schedule(
+            *(self.hyperparameters[name] for name in ("respacing", "steps", "noise_level"))
+        )
         size = self.images_at_once or max(1, VALUES_PER_PASS // images[0].numel())
-        adapted = torch.cat([self._purify(few, schedule) for few in images.split(size)])
+        adapted = torch.cat([self._purify(few, schedule, start) for few in images.split(size)])
         self.adapted_images = adapted.to(images.dtype).contiguous(memory_format=self.memory_format)
         self.record(displacement=(self.adapted_images - images).flatten(1).norm(dim=1).mean().item())
         return ensemble_of([*logits, self.network_logits(self.adapted_images)], self.ensemble)
@@ -172,14 +179,15 @@ class DDA(Method):
         seen = [adapted] if self.ensemble == "none" else [images, adapted]
         return ensemble_of([self.network_logits(each.flip(-1)) for each in seen], self.ensemble)
 
-    def _schedule(self, respacing: int, steps: int) -> Respaced:
-        """Return the noise levels of the reverse steps."""
+    def _schedule(self, respacing: int, steps: int, noise_level: str) -> tuple[Respaced, float]:
+        """Return the noise levels of the reverse steps, and how much of the image is left at the start."""
         schedule = Respaced.of(self.denoiser.alphas_cumprod, respacing)
         if steps > respacing:
             raise ValueError(f"steps must be at most respacing, {respacing}, got {steps}.")
-        return Respaced(schedule.levels[:steps], schedule.shares[:steps])
+        start = schedule.shares[steps - 1 if noise_level == "first" else min(steps, respacing - 1)]
+        return Respaced(schedule.levels[:steps], schedule.shares[:steps]), start
 
-    def _purify(self, images: Tensor, schedule: Respaced) -> Tensor:
+    def _purify(self, images: Tensor, schedule: Respaced, start: float) -> Tensor:
         """Return images in [0, 1] without what the denoiser takes for noise."""
         if self.embedded and images.shape[1] not in (1, 3):
             raise ValueError(
@@ -195,5 +203,5 @@ class DDA(Method):
         drawn = [torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu") for _ in images]
         noise = torch.stack(drawn).to(scaled)
         scale = self.hyperparameters["scale"]
-        adapted = purify(scaled, self.denoiser, schedule, noise, scale=scale, factor=self.factor)
+        adapted = purify(scaled, self.denoiser, schedule, noise, scale=scale, factor=self.factor, start=start)
         return (adapted.mean(dim=1, keepdim=True) if grey else adapted) / 2 + 0.5

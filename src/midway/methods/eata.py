@@ -46,7 +46,8 @@ class EATA(Method):
         fisher_weight: Weight of the penalty (the paper: 1 for CIFAR, 2,000 for ImageNet).
         fisher_batch_size: Images per squared mean gradient (the published code: 64).
         margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
-        redundancy: d, largest cosine to the mean prediction (the paper: 0.4, 0.1, 0.05 for 10, 100, 1,000 classes).
+        redundancy: d, largest cosine to the mean prediction (the paper: 0.4 and 0.05 for 10 and 1,000 classes;
+            published comparisons: 0.1 for 100).
         averaging: Share of the past in the mean prediction (the paper: 0.9).
         optimizer: ``"adam"`` (published comparisons for CIFAR) or ``"sgd"`` with momentum 0.9 (the paper for ImageNet).
         lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: 2.5e-4 for ImageNet).

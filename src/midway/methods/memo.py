@@ -46,7 +46,8 @@ class MEMO(Method):
     Args:
         model: The classifier to adapt.
         views: Views per image (published: 32 for CIFAR, 64 for ImageNet); None by the size of the images.
-        lr: Step size of SGD (published: 0.005 for CIFAR, 0.00025 for ImageNet); None by the size of the images.
+        lr: Step size of SGD (published: 0.005 for CIFAR, 0.00025 for ResNet-50 on ImageNet, AdamW for larger
+            networks); None by the size of the images.
         crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part (ImageNet), before AugMix; None by the
             size of the images.
         steps: Steps per image (published: 1).

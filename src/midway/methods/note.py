@@ -104,7 +104,7 @@ class NOTE(Method):
         batch_statistics: Replace the running statistics by those of the batch (NOTE*). The images of a batch are then
             predicted together, before its updates; the published code waits for as many images as the memory has.
         lr: Step size of Adam (published: 1e-4; 1e-3 for NOTE*).
-        weight_decay: Weight decay of Adam (the paper: 0; its code ignores that 0 and uses 5e-4).
+        weight_decay: Weight decay of Adam (the paper: 0, which its code ignores for CIFAR and uses 5e-4).
         loss: ``"entropy"``, or ``"come"`` in its place (Zhang et al., ICLR 2025).
         seed: Seed of the memory.
 

@@ -22,15 +22,15 @@ INTERVAL = 1000
 class RDumb(EATA):
     """ETA, EATA without Fisher images, that resets weights, optimiser and mean prediction every 1,000 batches.
 
-    It is a baseline for long streams, on which most methods end below the source. Shorter ones give the predictions of
-    ETA. ``midway.Periodic`` resets any other method.
+    It is a baseline for long streams, on which most methods end below the source. On shorter ones it is ETA. ``midway.Periodic`` resets any other method.
 
     Paper: Press et al., NeurIPS 2023.
 
     Args:
         model: The classifier to adapt.
         every: Batches between two resets (the paper: 1,000).
-        margin: Largest entropy of a reliable image, as a share of ln C (the paper: 0.4).
+        margin: Largest entropy of a reliable image, as a share of ln C (published: 0.4; one of the authors' two
+            repositories has 0.355).
         redundancy: d, largest cosine to the mean prediction (the paper: 0.05 for ImageNet; published comparisons: 0.4
             for CIFAR-10 and CIFAR-100); None by the number of classes.
         averaging: Share of the past in the mean prediction (the paper: 0.9).

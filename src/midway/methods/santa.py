@@ -70,6 +70,7 @@ class SANTA(Method):
         anchor_weight: Weight of the self-training (published: 1).
         contrast_weight: Weight of the contrastive loss (published: 1).
         temperature: Temperature of the contrastive loss (published: 0.1).
+        per_image: Draw an augmentation for each image instead of one for the batch (published: False).
         optimizer: ``"adam"`` (published for CIFAR) or ``"sgd"`` with Nesterov momentum 0.9 (ImageNet).
         lr: Step size (published: 1e-3 for CIFAR, 0.01 for ImageNet); None by the size of the images.
         head: Name of the linear head, if it cannot be detected.
@@ -112,6 +113,7 @@ class SANTA(Method):
         anchor_weight: float = 1.0,
         contrast_weight: float = 1.0,
         temperature: float = 0.1,
+        per_image: bool = False,
         optimizer: OptimizerKind | None = None,
         lr: float | None = None,
         head: str | None = None,
@@ -149,7 +151,7 @@ class SANTA(Method):
             "optimizer", LazyOptimizer([*trainable, *projector.parameters()], nesterov=True)
         )
         self.randomness = self.add_state("randomness", Randomness(seed))
-        self.augmentation = Augmentation()
+        self.augmentation = Augmentation(per_image=per_image)
         self.measured = source_images is not None or prototypes is not None
         if source_images is not None:
             prototypes = self._mean_features(source_images, source_labels, len(layer.weight))

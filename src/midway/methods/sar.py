@@ -52,8 +52,8 @@ class SAR(Method):
             classes). None is the same share of ln C for other numbers of classes, see ``docs/methods.md``.
         exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
             three blocks and the final norm of transformers). None detects them, () excludes nothing.
-        lr: Step size of SGD. None is 0.01 for CIFAR (TEA's comparison; the paper has no CIFAR) and the paper's for
-            ImageNet, see ``midway.adaptation.step_sizes``.
+        lr: Step size of SGD. None is 0.01 for CIFAR-10 and 0.001 for CIFAR-100 (TEA's comparison; the paper has no
+            CIFAR) and the paper's for ImageNet, see ``midway.adaptation.step_sizes``.
         momentum: Momentum of SGD (the paper: 0.9).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
@@ -129,9 +129,10 @@ class SAR(Method):
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the paper's values for ImageNet's size, those of TEA's comparison and Midway's share of ln C else."""
         share = math.log(problem.classes) / math.log(IMAGENET_SIZE.classes)
+        small = 0.01 if problem.classes < 100 else 0.001
         return {
             "recover_below": round(0.2 * share, 4),
-            "lr": published_lr(problem.batch_size) if problem.is_imagenet_size else 0.01,
+            "lr": published_lr(problem.batch_size) if problem.is_imagenet_size else small,
         }
 
     def resolve(self, images: Tensor, logits: Tensor) -> None:

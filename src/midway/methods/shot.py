@@ -39,7 +39,7 @@ class SHOT(Method):
         pseudo_weight: Weight of the cross-entropy (SHOT's and TEA's code: 0.3, which is ``preset="published"``; T3A's
             comparison: 0.1).
         threshold: Smallest confidence of a pseudo label (TEA's and T3A's comparisons: 0.9).
-        lr: Step size of Adam (TEA's comparison: 1e-3).
+        lr: Step size of Adam (TEA's comparison: 1e-3 for CIFAR-10, 1e-4 for CIFAR-100).
         betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
         steps: Updates per batch (TEA's comparison: 1).
         predict: ``"before"`` the last update (TEA's comparison) or ``"after"`` it, at the cost of one more pass.

@@ -29,7 +29,7 @@ class T3A(Method):
     Args:
         model: The classifier to adapt; it needs a linear head.
         supports: M, supports per class; -1 keeps all. The paper chooses among 1, 5, 20, 50, 100 and -1 on validation
-            images; 100 is the default of its code.
+            images; 100 is the value of a published comparison.
         head: Name of the linear head, if it cannot be detected.
 
     Attributes:

@@ -68,7 +68,16 @@ class Respaced:
         return below**0.5 * left, (share / below) ** 0.5 * (1 - below) / (1 - share), (1 - below) * left, beta
 
 
-def purify(images: Tensor, predict: Predict, schedule: Respaced, noise: Tensor, *, scale: float, factor: int) -> Tensor:
+def purify(
+    images: Tensor,
+    predict: Predict,
+    schedule: Respaced,
+    noise: Tensor,
+    *,
+    scale: float,
+    factor: int,
+    start: float | None = None,
+) -> Tensor:
     """Mix images with noise and remove it step by step, guided by their coarse structures (Gao et al., CVPR 2023).
 
     After each reverse step the images move by ``scale`` times the gradient that brings the low-pass filter of the
@@ -83,6 +92,7 @@ def purify(images: Tensor, predict: Predict, schedule: Respaced, noise: Tensor, 
             schedule, and each of the ``steps`` reverse steps but the last adds one more.
         scale: Strength of the guidance; 0 computes no gradient.
         factor: Factor of the low-pass filter.
+        start: Share of the image's variance that the mixture with noise keeps; None is that of the first reverse step.
 
     Example:
         >>> import torch
@@ -93,7 +103,7 @@ def purify(images: Tensor, predict: Predict, schedule: Respaced, noise: Tensor, 
         >>> purify(images, perfect, schedule, noise, scale=1.0, factor=4).abs().max().item() < 1e-5
         True
     """
-    start = schedule.shares[noise.shape[1] - 1]
+    start = schedule.shares[noise.shape[1] - 1] if start is None else start
     coarse = low_pass(images, factor)
     noisy = start**0.5 * images + (1 - start) ** 0.5 * noise[:, 0]
     for index in reversed(range(noise.shape[1])):
