@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.instance_aware import adapting, instance_aware, shrink, use_instance_aware_statistics
-from midway.methods.note import NOTE, ReservoirMemory, mean_entropy
+from midway.adaptation.reservoir_memory import ReservoirMemory
+from midway.methods.note import NOTE, mean_entropy
 from midway.sampling import Randomness
 from midway.testing import CONTRACT, batches, tiny_network
 

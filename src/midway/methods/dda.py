@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from midway.adaptation.parameters import first_weight
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, LogUniform, search_over
+from midway.functional import log_mean_softmax
 from midway.models import NoisePredictor, denoiser_cards, load_denoiser
 from midway.sampling import Randomness
 from midway.sampling.diffusion import Respaced, purify
@@ -27,11 +27,7 @@ VALUES_PER_PASS = 400_000
 
 def ensemble_of(logits: list[Tensor], kind: Ensemble) -> Tensor:
     """Combine the logits of an image as given and as adapted: their mean, or the logarithm of mean probabilities."""
-    stacked = torch.stack(logits)
-    stacked = stacked.to(torch.promote_types(stacked.dtype, torch.float32))
-    if len(logits) == 1 or kind == "logits":
-        return stacked.mean(dim=0)
-    return stacked.log_softmax(dim=-1).logsumexp(dim=0) - math.log(len(logits))
+    return torch.stack(logits).mean(dim=0) if len(logits) == 1 or kind == "logits" else log_mean_softmax(logits)
 
 
 @register
@@ -55,16 +51,13 @@ class DDA(Method):
             with the share of the image's variance that is left at each noise level.
         respacing: Number of noise levels that the schedule is reduced to, at equal distances (published: 100); None by
             the size of the images.
-        steps: Number of reverse steps, from this one of these levels down (published: 50); None by the size of the
-            images.
-        noise_level: The image is mixed with the noise of the ``"first"`` reverse step, or of the ``"next"`` level above
-            it, as in the published code.
+        steps: Number of reverse steps, from this level down (published: 50); None by the size of the images.
+        noise_level: Mix the image with the noise of the ``"first"`` reverse step or the ``"next"`` level (published).
         scale: Strength of the guidance (published: 6, for 256x256 pixels); None by the size of the images.
         factor: Factor of the low-pass filter whose result the guidance keeps (published: 4).
         ensemble: ``"probabilities"``, the mean over the image as given and as adapted (published); ``"logits"``, the
             mean of these; or ``"none"``, the adapted image alone.
-        images_at_once: Number of images per pass through the denoiser; None limits memory. It does not change the
-            predictions.
+        images_at_once: Images per pass through the denoiser, which changes no prediction; None limits memory.
         seed: Seed of the noise.
 
     Attributes:

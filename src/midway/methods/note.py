@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
+from midway.adaptation.reservoir_memory import ReservoirMemory
 from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
 from midway.sampling import Randomness
 
@@ -25,60 +25,6 @@ def mean_entropy(logits: Tensor) -> Tensor:
     """Return the mean of -p log(p + 1e-6) over images and classes, so the entropy is divided by C, as published."""
     probabilities = logits.softmax(dim=1)
     return -(probabilities * (probabilities + SMALLEST_PROBABILITY).log()).mean()
-
-
-class ReservoirMemory:
-    """PBRS, prediction-balanced reservoir sampling: few images of a stream, about equally many of each class.
-
-    A full memory replaces an image of the largest class by one of another class. An image of a largest class replaces
-    one of its own class with probability (stored of that class) / (seen of that class), a reservoir in time.
-    """
-
-    def __init__(self, capacity: int, randomness: Randomness, *, balanced: bool = True) -> None:
-        self.capacity, self.randomness, self.balanced = capacity, randomness, balanced
-        self.images: list[Tensor] = []
-        self.classes: list[int] = []
-        self.seen: Counter[int] = Counter()
-
-    def add(self, image: Tensor, label: int) -> None:
-        """Store an image with its predicted class, or not."""
-        self.seen[label] += 1
-        if len(self.images) < self.capacity:
-            self.images.append(image)
-            self.classes.append(label)
-            return
-        index = self._replaced(label) if self.balanced else 0
-        if index is not None:
-            del self.images[index], self.classes[index]
-            self.images.append(image)
-            self.classes.append(label)
-
-    def _replaced(self, label: int) -> int | None:
-        """Return the index of the image that one of a class replaces; None if it is not stored."""
-        stored = Counter(self.classes)
-        largest = sorted(each for each, count in stored.items() if count == max(stored.values()))
-        if label not in largest:
-            label = largest[self._draw(len(largest))]
-        elif self._uniform() > stored[label] / self.seen[label]:
-            return None
-        same = [index for index, each in enumerate(self.classes) if each == label]
-        return same[self._draw(len(same))]
-
-    def _draw(self, count: int) -> int:
-        return int(torch.randint(count, (), generator=self.randomness.on(torch.device("cpu"))))
-
-    def _uniform(self) -> float:
-        return float(torch.rand((), generator=self.randomness.on(torch.device("cpu"))))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return copies of the images, their classes, and how many of each class came."""
-        images = [image.clone() for image in self.images]
-        return {"images": images, "classes": list(self.classes), "seen": dict(self.seen)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load what ``state_dict`` returned."""
-        self.images, self.classes = list(state["images"]), list(state["classes"])
-        self.seen = Counter(state["seen"])
 
 
 @register

@@ -22,7 +22,8 @@ INTERVAL = 1000
 class RDumb(EATA):
     """ETA, EATA without Fisher images, that resets weights, optimiser and mean prediction every 1,000 batches.
 
-    It is a baseline for long streams, on which most methods end below the source. On shorter ones it is ETA. ``midway.Periodic`` resets any other method.
+    It is a baseline for long streams, on which most methods end below the source.
+    On shorter ones it is ETA. ``midway.Periodic`` resets any other method.
 
     Paper: Press et al., NeurIPS 2023.
 

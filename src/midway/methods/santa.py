@@ -17,6 +17,7 @@ from midway.adaptation.normalization import split_images, use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
+from midway.adaptation.prototypes import check_sources, checked_prototypes, class_means
 from midway.adaptation.registry import register
 from midway.adaptation.space import LogUniform, search_over
 from midway.sampling import Randomness
@@ -126,13 +127,7 @@ class SANTA(Method):
                 "anchor_weight and contrast_weight must be 0 or more and temperature above 0, got "
                 f"{anchor_weight}, {contrast_weight} and {temperature}."
             )
-        if source_images is None and source_labels is not None:
-            raise ValueError("source_labels without source_images: give both, or only the images.")
-        for name, given in {"prototypes": prototypes, "source_labels": source_labels}.items():
-            if given is not None and not isinstance(given, Tensor):
-                raise TypeError(f"{name} must be a tensor, got {type(given).__name__}: use torch.as_tensor.")
-        if source_images is not None and prototypes is not None:
-            raise ValueError("give source_images or prototypes, not both.")
+        check_sources(source_images, source_labels, prototypes)
         self.anchor_weight, self.contrast_weight, self.temperature = anchor_weight, contrast_weight, temperature
         use_batch_statistics(self.model)
         self.head_layer, layer = head_of(self.model, head)
@@ -143,13 +138,11 @@ class SANTA(Method):
         self.anchor = copy.deepcopy(self.model, memo=frozen).requires_grad_(False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            projector = nn.Sequential(
-                nn.Linear(layer.in_features, PROJECTED), nn.ReLU(), nn.Linear(PROJECTED, PROJECTED)
-            )
+            first, last = nn.Linear(layer.in_features, PROJECTED), nn.Linear(PROJECTED, PROJECTED)
+            projector = nn.Sequential(first, nn.ReLU(), last)
         self.projector = self.add_state("projector", projector.to(layer.weight))
-        self.optimizer = self.add_state(
-            "optimizer", LazyOptimizer([*trainable, *projector.parameters()], nesterov=True)
-        )
+        trained = [*trainable, *projector.parameters()]
+        self.optimizer = self.add_state("optimizer", LazyOptimizer(trained, nesterov=True))
         self.randomness = self.add_state("randomness", Randomness(seed))
         self.augmentation = Augmentation(per_image=per_image)
         self.measured = source_images is not None or prototypes is not None
@@ -157,13 +150,8 @@ class SANTA(Method):
             prototypes = self._mean_features(source_images, source_labels, len(layer.weight))
         elif prototypes is None:
             prototypes = normalize(layer.weight.detach(), dim=1)
-        elif prototypes.shape != layer.weight.shape:
-            wanted, got = tuple(layer.weight.shape), tuple(prototypes.shape)
-            raise ValueError(f"prototypes must be of shape {wanted}, a row per class, got {got}.")
         else:
-            prototypes = prototypes.detach().clone().to(layer.weight)
-            if not bool(prototypes.isfinite().all()):
-                raise ValueError(f"prototypes contain NaN or Inf, or values too large for {prototypes.dtype}.")
+            prototypes = checked_prototypes(prototypes, layer.weight)
         self.register_buffer("prototypes", prototypes)
         self.prototypes: Tensor
 
@@ -210,11 +198,4 @@ class SANTA(Method):
         answers = [features_and_logits(self.model, self.head_layer, few) for few in batches]
         features = torch.cat([each for each, _ in answers])
         labels = torch.cat([logits for _, logits in answers]).argmax(dim=1) if labels is None else labels
-        if labels.shape != (len(images),):
-            raise ValueError(f"source_labels must be one label per image, got {tuple(labels.shape)}.")
-        if not bool(((labels >= 0) & (labels < classes)).all()):
-            raise ValueError(f"source_labels must be from 0 to {classes - 1}, got {labels.min()} to {labels.max()}.")
-        missing = set(range(classes)) - set(labels.tolist())
-        if missing:
-            raise ValueError(f"source_images have no image of class {min(missing)}: give some of every class.")
-        return torch.stack([features[labels.to(features.device) == label].mean(dim=0) for label in range(classes)])
+        return class_means(features, labels, classes)
