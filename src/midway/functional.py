@@ -38,8 +38,8 @@ def free_energy(logits: Tensor) -> Tensor:
 def exchange_top(logits: Tensor, answers: Tensor) -> Tensor:
     """Return logits (N, C) with the top classes of ``answers`` (N, C): two values of each row are exchanged.
 
-    The largest value changes places with that of the class which is on top in the answers, so the sorted probabilities,
-    and with them the confidence, remain those of the logits.
+    The largest value is exchanged with that of the top class of the answers. The sorted probabilities, and with them
+    the confidence, remain those of the logits.
 
     Example:
         >>> import midway, torch
@@ -51,7 +51,7 @@ def exchange_top(logits: Tensor, answers: Tensor) -> Tensor:
 
 
 def log_mean_softmax(logits: Iterable[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probabilities of several answers (N, C) to the same images.
+    """Return the logarithm of the mean probabilities of several predictions (N, C) for the same images.
 
     Example:
         >>> import midway, torch

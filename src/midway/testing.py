@@ -162,7 +162,7 @@ def check_reset_is_exact(factory: Factory) -> None:
 
 
 def check_resume_is_exact(factory: Factory) -> None:
-    """A state loaded into the same instance, or into one with another history, gives the same bits as going on."""
+    """A state loaded into the same instance, or into one with another history, continues with the same bits."""
     stream = batches(4)
     method = _make(factory)
     _run(method, stream[:2])
@@ -290,7 +290,7 @@ class _Overflowing(nn.Module):
 
 
 def check_an_overflow_does_not_stay(factory: Factory) -> None:
-    """A batch on which the network overflows is refused and changes nothing, or is answered with finite logits."""
+    """A batch on which the network overflows is refused and changes nothing, or yields finite logits."""
     method = _make(factory, TinyNetwork(_Overflowing(), *tiny_network().children()))
     good, bad, after = (images * 0.9 for images in batches())
     bad[3, 0, 0, 0] = 1.0

@@ -49,6 +49,6 @@ def test_the_papers_comparison_of_paradigms() -> None:
 def test_defaults_by_size() -> None:
     assert describe.defaults_of("eata")["fisher_weight"] == "1 (CIFAR-size), 2000 (ImageNet-size)"
     assert describe.defaults_of("eata")["lr"] == "0.001 (CIFAR-size), 0.00025 (ImageNet-size)"
-    assert describe.defaults_of("sar")["lr"] == "0.01 (CIFAR-size), 0.00025 (ImageNet-size)"
+    assert describe.defaults_of("sar")["lr"] == "0.01 (CIFAR-10), 0.001 (CIFAR-100), 0.00025 (ImageNet)"
     assert describe.defaults_of("tent")["lr"] == "0.001 (CIFAR-size), 0.00025 (ImageNet-size)"
     assert describe.defaults_of("pl")["lr"] == "0.001"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 PARADIGMS = ("none", "batch", "instance", "purification", "mutual")
-"""The paradigms of the MITA paper's comparison, from the least to the most that adapts."""
+"""The paradigms of the MITA paper's comparison, ordered by how much adapts."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class About:
         uses_other_images: A prediction depends on the rest of the batch or on earlier batches.
         aligns_each_image: The method adapts to each image separately, or adapts each image.
         accepts_signals: The method needs no image operations and also takes signals (N, C, L).
-        colour: Colour in figures on white, such as ``"#0059a0"``; empty for a spare one.
-        marker: Marker in figures, by matplotlib's name; empty for a spare one.
+        colour: Colour in figures on white, such as ``"#0059a0"``; empty uses a spare one.
+        marker: Marker in figures, by matplotlib's name; empty uses a spare one.
     """
 
     name: str

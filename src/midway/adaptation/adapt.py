@@ -24,7 +24,7 @@ PRESETS = ("published", "printed", "tuned")
 
 
 def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Method:
-    """Wrap a classifier in a method by name, or in the one that does best over all kinds of streams.
+    """Wrap a classifier in a method by name, or in the method that does best over all kinds of streams.
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
@@ -32,14 +32,13 @@ def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Metho
             left as it is, with a warning. ``docs/recommend.md`` says why; ``midway.recommend`` chooses by your images.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
             the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
-            and others); all but MEMO, TTT, DUA, NOTE, RoTTA, DELTA and BN with a prior accept
-            ``statistics="clustered"``, or ``"clustered-batch"`` without memory (see ``midway.clustered``), ``"alpha"``
-            (alpha-BN) and ``"unmix"`` or ``"unmix-128"`` (UnMix-TNS with 16 or 128 components); all accept
-            ``views="mirror"`` (see ``midway.Mirrored``) and ``preset="published"``, MITA ``preset="printed"``, and
-            those that were searched ``preset="tuned"`` (see ``midway.methods.preset``); and all accept
-            ``on_nonfinite="source"``: a batch whose answer contains NaN or Inf is answered by the network as given, the
-            state stays as before the batch, and ``diagnostics["source_answers"]`` counts such batches. The
-            default ``"raise"`` is a ``NonFiniteError``, also with the state as before the batch.
+            and others), and ``views="mirror"`` (see ``midway.Mirrored``). All but MEMO, TTT, DUA, NOTE, RoTTA, DELTA
+            and BN with a prior accept ``statistics``: ``"clustered"``, ``"clustered-batch"`` without memory (see
+            ``midway.clustered``), ``"alpha"`` (alpha-BN), and ``"unmix"`` or ``"unmix-128"`` (UnMix-TNS with 16 or 128
+            components). All accept ``preset="published"``, MITA ``preset="printed"``, and methods that were searched
+            ``preset="tuned"`` (see ``midway.methods.preset``). If a prediction contains NaN or Inf, the state is
+            restored to that before the batch, and a ``NonFiniteError`` is raised. With ``on_nonfinite="source"``, the
+            network as given predicts the batch instead, and ``diagnostics["source_answers"]`` counts such batches.
 
     Example:
         >>> import midway
@@ -103,10 +102,10 @@ def preset(method: str, name: str) -> dict[str, Any]:
     Args:
         method: Name of the method.
         name: ``"published"``, the hyper-parameters of the published code (``docs/methods.md`` lists those that differ
-            from the defaults, and why); ``"printed"``, those of the paper's algorithms to the letter, where the code
-            does otherwise (MITA only); or ``"tuned"``, the best values of a search with the same number of trials for
-            every method on the same stream of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of
-            about fifty batches.
+            from the defaults, and why); ``"printed"``, those of the paper's algorithms as printed, where the code
+            differs (MITA only); or ``"tuned"``, the best values of a search with the same number of trials for every
+            method on the same stream of CIFAR-10 (``docs/tuning.md``), for problems of that size and streams of about
+            fifty batches.
 
     Example:
         >>> from midway.methods import preset

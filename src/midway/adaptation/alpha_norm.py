@@ -15,9 +15,9 @@ SHARE = 0.1
 def alpha_statistics(model: nn.Module, share: float = SHARE) -> nn.Module:
     """Return a copy of a classifier with the statistics (1 - share) source + share batch, which any method can adapt.
 
-    In contrast to a prior (``midway.BN(model, prior=16)``) the share does not depend on the batch size, so single
-    images are no special case. As in the published code, the variance of the batch is the unbiased estimate, and no
-    gradient flows through the statistics. Layers without running statistics keep those of the batch.
+    Unlike a prior (``midway.BN(model, prior=16)``), the share does not depend on the batch size, so single images are
+    not a special case. As in the published code, the variance of the batch is the unbiased estimate, and no gradient
+    flows through the statistics. Layers without running statistics keep those of the batch.
 
     Args:
         model: Any classifier; it is not changed.

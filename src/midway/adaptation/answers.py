@@ -1,4 +1,4 @@
-"""Answers to a batch: complete and finite, or an error that leaves the state as it was before the batch."""
+"""Predictions for a batch: complete and finite, or an error that leaves the state as it was before the batch."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from midway.adaptation.base import Method
 
 OnNonfinite = Literal["raise", "source"]
-"""What a method does if its answer contains NaN or Inf."""
+"""What a method does if its prediction contains NaN or Inf."""
 
 
 class NonFiniteError(ValueError):
-    """The answer to a batch contains NaN or Inf; the state is as before the batch."""
+    """The prediction for a batch contains NaN or Inf; the state is as before the batch."""
 
 
 def answered(method: Method, images: Tensor) -> Tensor:
     """Let a method adapt to checked images and return its logits, float32 and detached.
 
     If that fails, or if the logits are not finite, the state is restored exactly. Logits that are not finite raise
-    NonFiniteError, or are replaced by those of the source if the method has been told so.
+    NonFiniteError or, with ``on_nonfinite="source"``, are replaced by those of the source.
     """
     if not method.checked_gradient and method.num_trainable() and (reason := _without_gradient(method, images)):
         raise ValueError(reason)
@@ -43,7 +43,7 @@ def answered(method: Method, images: Tensor) -> Tensor:
 
 
 def _answered(method: Method, images: Tensor, before: Mapping[str, Any]) -> Tensor:
-    """Return the answer, or restore the state from before the batch."""
+    """Return the logits, or restore the state from before the batch."""
     try:
         logits = method.adapt_to(images)
         if not is_logits(logits, images):
@@ -74,15 +74,15 @@ def _answered(method: Method, images: Tensor, before: Mapping[str, Any]) -> Tens
 
 
 def source_copy(model: nn.Module, method: Method) -> nn.Module:
-    """Return a copy of a network as given, which answers in place of a method."""
+    """Return a copy of a network as given, which predicts in place of a method."""
     source = in_evaluation_mode(independent_copy(without_parallel(model), method.memory_format)).requires_grad_(False)
-    for observer in observers_of(source):  # it answers with what it knows as given, and learns nothing
+    for observer in observers_of(source):  # it predicts with what it knows as given, and learns nothing
         observer.managed = True
     return source
 
 
 def _without_gradient(method: Method, images: Tensor, by_images: bool = False) -> str:
-    """Return why a method cannot differentiate its network by its weights, or by the images; empty if it can."""
+    """Return why a network cannot be differentiated with respect to its weights or the images; empty if it can."""
     floating = [parameter for parameter in method.model.parameters() if parameter.is_floating_point()]
     weights = [parameter for parameter in floating if parameter.requires_grad]
     frozen = [] if weights else floating  # MEMO adapts copies of frozen weights
@@ -97,7 +97,7 @@ def _without_gradient(method: Method, images: Tensor, by_images: bool = False) -
             wanted = [few] if by_images else weights or frozen
             gradients = torch.autograd.grad(logits.sum(), wanted, allow_unused=True) if logits.requires_grad else ()
     except Exception:
-        return ""  # of another reason, which the step will show
+        return ""  # for another reason, which the step will show
     finally:
         for parameter in frozen:
             parameter.requires_grad_(False)
@@ -112,7 +112,7 @@ def _without_gradient(method: Method, images: Tensor, by_images: bool = False) -
 
 
 def _not_finite(method: Method, images: Tensor, logits: Tensor) -> str:
-    """Return which answers are not finite and why: the weights, the network, or the adaptation."""
+    """Return which predictions are not finite and why: the weights, the network, or the adaptation."""
     bad = (~logits.isfinite()).any(dim=1).nonzero().flatten().tolist()
     tensors = {**dict(method.model.named_parameters()), **dict(method.model.named_buffers())}
     weight = next((name for name, value in tensors.items() if not value.isfinite().all()), None)

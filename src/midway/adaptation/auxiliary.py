@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from midway.models.outputs import logits_of
 
 SIDES = (32, 224, 64, 28)
-"""Pixels of the images that networks are tried with."""
+"""Sides, in pixels, of the images for trial passes."""
 
 
 class AuxiliaryHead(nn.Module):
     """The second head as a module from images to its logits; it has no weights beside those of the network.
 
     Args:
-        network: The network, of which this is one way through.
+        network: The network that the head belongs to.
         head: The name of a method of the network from images to logits.
         outputs: Number of logits.
         task: The name of the task in error messages.

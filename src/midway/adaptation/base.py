@@ -58,8 +58,8 @@ class _Sealed(ABCMeta):
 class Method(Stateful, metaclass=_Sealed):
     """A classifier that adapts to the images it predicts.
 
-    A call checks the images, lets the method adapt and returns logits. A subclass writes a constructor with
-    keyword-only hyper-parameters, and ``step``. The constructor declares with ``add_state`` what changes from batch to
+    A call checks the images, lets the method adapt and returns logits. A subclass defines a constructor with
+    keyword-only hyper-parameters, and ``step``. With ``add_state``, the constructor declares what changes from batch to
     batch besides trainable weights and buffers: optimisers, generators, moving averages, replay buffers, further
     networks. ``reset``, ``snapshot`` and ``state_dict`` are then exact; the contract of ``midway.testing`` checks this.
 
@@ -72,7 +72,7 @@ class Method(Stateful, metaclass=_Sealed):
         about: The record for tables and listings.
         search_space: The values that ``midway tune`` may try for the hyper-parameters.
         published: The paper's hyper-parameters where the defaults differ from them (``preset="published"``).
-        printed: Those of the algorithm as printed, where published code does otherwise (``preset="printed"``); or None.
+        printed: Those of the algorithm as printed, where published code differs (``preset="printed"``); or None.
         uses_source_statistics: The method mixes the source's statistics into BatchNorm layers in its own way.
         names_layers: Hyper-parameters that hold names of layers and therefore belong to one network.
         model: The copy that adapts.
@@ -99,8 +99,8 @@ class Method(Stateful, metaclass=_Sealed):
     printed: ClassVar[Mapping[str, Any] | None] = None
     uses_source_statistics: ClassVar[bool] = False
     names_layers: ClassVar[tuple[str, ...]] = ()
-    fallback: tuple[nn.Module, ...] = ()  # networks that answer in place of NaN or Inf; neither state nor submodules
-    checked_gradient = False  # whether the network has been differentiated by its weights
+    fallback: tuple[nn.Module, ...] = ()  # networks that predict in place of NaN or Inf; neither state nor submodules
+    checked_gradient = False  # whether the network has been differentiated with respect to its weights
     _warned_of_probabilities = False
 
     def __init__(self, model: nn.Module) -> None:
@@ -148,8 +148,8 @@ class Method(Stateful, metaclass=_Sealed):
         """Adapt to float images (N, C, H, W) in [0, 1] and return their logits (N, classes), float32, detached.
 
         Methods whose ``about.accepts_signals`` is True also take signals (N, C, L) of any range. Images of another
-        type, shape, device or range raise TypeError or ValueError, and an answer with NaN or Inf raises NonFiniteError;
-        the state is then unchanged. Calls from several threads are served one after the other.
+        type, shape, device or range raise TypeError or ValueError, and a prediction with NaN or Inf raises
+        NonFiniteError. The state is then unchanged. Calls from several threads run one after the other.
         """
         with self._lock:
             self._check_images(images)
@@ -159,7 +159,7 @@ class Method(Stateful, metaclass=_Sealed):
 
     @property
     def takes_batches(self) -> bool:
-        """Whether the images of a call are a batch; False for a method that forms batches of its own from them."""
+        """Whether the images of a call are a batch; False for a method that forms its own batches from them."""
         return True
 
     def adapt_to(self, images: Tensor) -> Tensor:
@@ -177,12 +177,12 @@ class Method(Stateful, metaclass=_Sealed):
 
     @torch.no_grad()
     def network_logits(self, images: Tensor) -> Tensor:
-        """Return f(x) of the network in its present state, without gradients."""
+        """Return f(x) of the network in its current state, without gradients."""
         logits: Tensor = self.model(images)
         return logits
 
     def mirrored_logits(self, images: Tensor) -> Tensor:
-        """Return the answers of the network, in its present state, to the mirror images of the last batch."""
+        """Return the logits of the network, in its current state, for the mirror images of the last batch."""
         return self.network_logits(images.flip(-1))
 
     def mirrored_step(self, images: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ class Method(Stateful, metaclass=_Sealed):
         return log_mean_softmax([self.step(images), self.mirrored_logits(images)])
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Return to a snapshot; during a batch, replaced statistics then start with it again."""
+        """Restore a snapshot; during a batch, replaced statistics then begin the batch again."""
         super().restore(snapshot)
         for observer in observers_of(self):
             observer.begin_again()
@@ -208,7 +208,7 @@ class Method(Stateful, metaclass=_Sealed):
 
     @classmethod
     def further_weights(cls, settings: Mapping[str, Any]) -> str | None:
-        """Return a digest of trained weights that the method itself loads for these settings; None without."""
+        """Return a digest of trained weights that the method itself loads for these settings, or None."""
         return None
 
     @classmethod
@@ -217,7 +217,7 @@ class Method(Stateful, metaclass=_Sealed):
         return {}
 
     def resolve(self, images: Tensor, logits: Tensor) -> None:
-        """Choose values for hyper-parameters left at None by the size of the problem; the first batch decides.
+        """Choose values for the hyper-parameters left at None, by the size of the problem in the first batch.
 
         The values are part of the state: a reset discards them, a saved state contains them.
         """
@@ -312,7 +312,7 @@ class Method(Stateful, metaclass=_Sealed):
 
 
 def _described(value: Any) -> Any:
-    """Replace a tensor or a network among the hyper-parameters by what it is; the method has its own copy."""
+    """Replace a tensor or a network among the hyper-parameters by a description; the method has its own copy."""
     if isinstance(value, Tensor):
         return _TensorOf(tuple(value.shape))
     if isinstance(value, nn.Module) or hasattr(value, "unet"):  # a pipeline of diffusers

@@ -19,7 +19,7 @@ LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]: a small overshoot is accept
 
 
 def check_hyperparameters(method: type, given: Mapping[str, Any]) -> None:
-    """Refuse hyper-parameters that a method does not have, and values that are not what its annotations demand."""
+    """Refuse hyper-parameters that a method does not have, and values that do not match its annotations."""
     known = inspect.signature(method.__init__).parameters  # type: ignore[misc]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return

@@ -22,8 +22,8 @@ def select_classes(model: nn.Module, indices: Sequence[int], *, or_just_these: b
     Args:
         model: A classifier, for example of the 1,000 ImageNet classes; it is not changed.
         indices: The classes to keep, in the order of the new labels.
-        or_just_these: Leave a network that has just as many classes, and not all of the indices, as it is: it was
-            trained on these classes.
+        or_just_these: Do not change a network that has just as many classes, and not all of the indices: it was trained
+            on these classes.
 
     Example:
         >>> import midway, torch

@@ -11,7 +11,7 @@ before the network runs. In every BatchNorm layer a kind then has
 
 An image that belongs to several kinds with probabilities p_k is normalised with the averages weighted by p_k. A large
 batch of one kind keeps nearly its batch statistics, each part of a mixture gets its own, a rare kind has those of all
-its images so far, and a single unknown image relies on the source by three quarters.
+its images so far, and three quarters of the statistics of a single unknown image are the source's.
 
 The method is not in the MITA paper; the constants were chosen on the tuning corruptions (``docs/clustered.md``).
 """
@@ -35,12 +35,12 @@ PRIOR = 3.0
 def clustered(model: nn.Module, *, memory: bool = True, prior: float = PRIOR) -> nn.Module:
     """Return a copy of a classifier with clustered statistics, which any method can adapt.
 
-    The copy can also be used by itself: it is then BN with clustered statistics. It expects images in [0, 1], as all
-    methods do, and remembers the kinds of the images it has seen; ``midway.BN(midway.clustered(model))`` can be reset.
+    The copy also works without a method, as BN with clustered statistics. It expects images in [0, 1], as all methods
+    do, and remembers the kinds of the images it has seen; ``midway.BN(midway.clustered(model))`` can be reset.
 
     Args:
         model: Any classifier; it is not changed. Layers other than BatchNorm stay as they are.
-        memory: Whether kinds are remembered from batch to batch. Without memory every batch is divided by itself.
+        memory: Whether kinds are remembered from batch to batch. Without memory, each batch is divided on its own.
         prior: The number of images that the source's statistics count as.
 
     Example:
@@ -117,9 +117,9 @@ class ClusteredBatchNorm(ReplacedBatchNorm):
     def scale_and_shift(
         self, mean: Tensor, square: Tensor, centre: Tensor, weight: Tensor | None, bias: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the factor and the summand of each image and channel, for pixels relative to the centre.
+        """Return the factor and the summand for each image and channel, for pixels relative to the centre.
 
-        ``mean`` and ``square`` are of each image and channel, relative to the centre, which has a value per channel.
+        ``mean`` and ``square`` are per image and channel, relative to the centre, which has one value per channel.
         """
         plan = self.kinds.present
         if plan is None or len(plan.members) != len(mean):
@@ -168,7 +168,7 @@ class ClusteredBatchNorm(ReplacedBatchNorm):
         self.kind_var.copy_(earlier_var)
         earlier = earlier_mean[plan.kinds], earlier_var[plan.kinds], plan.remembered[:, None].to(mean)
         new_mean, new_var = _union((mean, var, images), earlier)
-        finite = new_mean.isfinite() & new_var.isfinite()  # an overflow must not stay
+        finite = new_mean.isfinite() & new_var.isfinite()  # an overflow must not persist
         for memory, new, source in (
             (self.kind_mean, new_mean, self.source_mean),
             (self.kind_var, new_var, self.source_var),

@@ -29,7 +29,7 @@ def check_data_model(data_model: str, predictor_share: float, predictor_steps: i
 
 
 def check_data_adaptation(step_size: float, gradient_filter: str | None, largest_decrease: float | None) -> None:
-    """Refuse settings of Algorithm 2 that it cannot have."""
+    """Refuse invalid settings of Algorithm 2."""
     if gradient_filter not in ("spectral", None):
         raise ValueError(f"gradient_filter must be 'spectral' or None, got {gradient_filter!r}.")
     if step_size < 0:
@@ -59,7 +59,7 @@ def start_from(predictor: ModelAda, data_model: ModelAda) -> None:
 
 @torch.no_grad()
 def put_between(predictor: nn.Module, data_model: ModelAda, share: float) -> None:
-    """Put the weights of the predictor a share of the way from the source to the data model."""
+    """Set the weights of the predictor to a point between the source (share 0) and the data model (share 1)."""
     weights = (parameter for parameter in predictor.parameters() if parameter.requires_grad)
     for weight, source, further in zip(weights, data_model.source_weights, data_model.trainable, strict=True):
         weight.copy_(torch.lerp(source.to(weight), further, share))

@@ -46,8 +46,8 @@ class Chains:
     """The hyper-parameters of the Langevin chains that TEA and MITA share, and their checks.
 
     With ``shared_pass`` the last step of the chains uses the pass of the update, which sees them before that step:
-    T + 1 passes instead of T + 2. ``samples`` is the number of chains in an update, at most as many as images; 0 is as
-    many as images.
+    T + 1 passes instead of T + 2. ``samples`` is the number of chains in an update, at most the number of images; 0
+    uses as many as images.
     """
 
     steps: int
@@ -89,7 +89,7 @@ class ContrastiveStep(NamedTuple):
         taken: Whether the update was finite.
         stalled_steps: Number of chains that skipped a step.
         logits: f(x) of the images before the update.
-        image_gradient: dE/dx of the images before the update, if it was asked for.
+        image_gradient: dE/dx of the images before the update, if requested.
     """
 
     energy_images: float
@@ -116,7 +116,7 @@ class ModelAda:
 
     ``source_share`` moves the weights this share of the way back to the source after each step, against drift in long
     streams. ``image_gradient`` returns the gradient of the images from the pass of the update. ``by_uncertainty``
-    multiplies each step by ``step_scale`` of the logits of the images. ``balance_classes`` weighs the images in the
+    multiplies each step by ``step_scale`` of the logits of the images. ``balance_classes`` weights the images in the
     contrast by ``class_balance`` of their logits.
     """
 
@@ -280,8 +280,8 @@ def data_ada(
 def class_balance(logits: Tensor) -> Tensor:
     """Return weights of images, with mean 1, that give every predicted class nearly the same weight in a batch.
 
-    An image counts by the sum over classes of p(y) / (m_y + 1 / N), where m_y is the mean of p(y) over the N images:
-    one image more of every class keeps the weights finite, and near 1 if there are more classes than images.
+    The weight of an image is proportional to the sum over classes of p(y) / (m_y + 1 / N), where m_y is the mean of
+    p(y) over the N images. The 1 / N keeps the weights finite, and near 1 if there are more classes than images.
 
     Example:
         >>> import torch

@@ -5,7 +5,7 @@ An image with mean m and unbiased variance v over the L positions of a channel h
     m' = mu + shrink(m - mu, k sqrt((var + eps) / L)),    v' = var + shrink(v - var, k (var + eps) sqrt(2 / (L - 1))),
 
 with the running statistics (mu, var) and shrink(a, b) = a moved towards 0 by b. The bounds are k standard errors of m
-and v: what chance explains is no reason to leave the source's statistics.
+and v: deviations that chance explains do not change the source's statistics.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def use_instance_aware_statistics(model: nn.Module, k: float = STANDARD_ERRORS) 
 class InstanceAwareBatchNorm(_BatchNorm):
     """A BatchNorm layer with instance-aware statistics, created by ``use_instance_aware_statistics``.
 
-    Without running statistics, and while it adapts, those of the batch replace them, with the unbiased variance.
+    Without running statistics, and while the layer adapts, it uses those of the batch, with the unbiased variance.
     """
 
     k: float

@@ -1,4 +1,4 @@
-"""Kinds of images: which images of a stream have the same corruption, told from their spectra alone.
+"""Kinds of images: which images of a stream have the same corruption, recognised from their spectra alone.
 
 The spectra of one kind are close to a Gaussian. ``KnownKinds`` is a mixture of such Gaussians, fitted to the most
 recent images of a stream and updated by every batch:
@@ -11,15 +11,15 @@ recent images of a stream and updated by every batch:
 4. Merge. Two kinds with D^2 < 9 become one.
 
 Kinds vary differently: the log power of blurred images varies much more than that of noisy ones. Steps 2 to 4 therefore
-measure distances by the kind's own covariance, in which the common one counts as 30 images. Step 1 does not: wide kinds
-would take over the tails of all others.
+measure distances under the kind's own covariance, in which the common one counts as 30 images. Step 1 does not: wide
+kinds would take over the tails of all others.
 
-Unusual content also forms kinds, and to normalise such images by themselves removes what tells their class. A rare kind
-is therefore trusted by its distance from the nearest larger one: its statistics have the weight 1 - ((1.5 + 125 / n) /
-(D^2 / median))^2 and those of the larger kind the rest. A kind of more than a tenth of the images is trusted by
-s - 4 - 200 / n instead, if that is more. What counts is how rare it is among the images whose statistics it would have
-otherwise: next to a rare kind that is not trusted, it is as rare as next to the large kind that this one is normalised
-with.
+Unusual content also forms kinds, and normalising such images by themselves removes the information about their class. A
+rare kind is therefore trusted according to its distance from the nearest larger one: its own statistics have the weight
+1 - ((1.5 + 125 / n) / (D^2 / median))^2, and those of the larger kind the rest. A kind of more than a tenth of the
+images is trusted by s - 4 - 200 / n instead, if that is more. This tenth is of the kind itself and the images whose
+statistics it would otherwise have: if the nearest kind is rare and not trusted, these are the images of the large kind
+that the nearest kind is normalised with.
 
 The counts of a kind decay slowly, by half in 7,000 images, and a kind without images is forgotten.
 """
@@ -45,7 +45,7 @@ FORGETTING = 0.9999
 """The factor of the counts for each image."""
 
 SMALLEST = 64
-"""The number of recent images from which on kinds are told apart, and of new images after which each may be split."""
+"""The number of recent images from which on kinds are distinguished, and of new images after which one may be split."""
 
 RARE = 0.05
 """The share of all images below which a kind is rare."""
@@ -56,13 +56,13 @@ WIDER = 5.0
 
 @dataclass
 class KnownKinds:
-    """What is known of the kinds in a stream. Slots without a kind have count 0.
+    """What is known about the kinds in a stream. Slots without a kind have count 0.
 
     Attributes:
         centres: The mean spectrum of each kind, (kinds, features).
         counts: The number of images of each kind, forgetting slowly.
         covariance: The covariance within all kinds.
-        covariances: The covariance of each kind, which leans on that within all kinds.
+        covariances: The covariance of each kind, shrunk towards that within all kinds.
         recent: The spectra of the recent images, oldest first.
         unsplit: The number of images since kinds were last split.
     """
@@ -88,7 +88,7 @@ class Assignment:
 
     Attributes:
         members: The probability that image i is of kind k, (images, kinds).
-        mixing: The share of kind j in the statistics of kind k, (kinds, kinds): the identity but for rare kinds.
+        mixing: The share of kind j in the statistics of kind k, (kinds, kinds): the identity except for rare kinds.
         moves: Which images in memory belong to which kind now, (kinds, kinds) of zeros and ones: the counts become
             ``moves @ counts``. Kinds that were split or are new start without memory, merged kinds have that of both.
         outliers: Whether an image is of a rare kind that is trusted by more than half, (images,).
@@ -137,7 +137,7 @@ class _Fit:
         if not self.counts.any():
             self.centres[0], self.counts[0] = self.x.mean(dim=0), 1
         self.r = self._probabilities()
-        # What earlier images than the recent ones say about a centre: their number and their mean.
+        # The images before the recent ones are a prior of a centre: their number and their mean.
         in_recent = self.r[: self.total - self.images].sum(dim=0)
         self.prior_counts, self.prior_centres = (known.counts - in_recent).clamp(min=0), self.centres.clone()
         self._em(1)
@@ -147,9 +147,9 @@ class _Fit:
         return self._log_weights(self.x, self.counts > 0).softmax(dim=1)
 
     def _log_weights(self, x: Tensor, kinds: Tensor) -> Tensor:
-        """The logarithms of the kinds' densities by the covariance within all kinds, up to a constant of each image.
+        """The logarithms of the kinds' densities under the covariance within all kinds, up to a constant per image.
 
-        By their own covariances the wide kinds would take over the tails of all others.
+        Under their own covariances, wide kinds would take over the tails of all others.
         """
         origin = x.mean(dim=0)
         centres = self.centres - origin
@@ -167,7 +167,7 @@ class _Fit:
         return inverse
 
     def _distances_of(self, x: Tensor, kinds: Tensor) -> Tensor:
-        """The squared Mahalanobis distances of spectra from some kinds by their own covariances, (images, kinds)."""
+        """The squared Mahalanobis distances of spectra from some kinds under their own covariances, (images, kinds)."""
         whitening = self._whitening(kinds)
         rest = x - self.centres[kinds][:, None]
         distances: Tensor = (rest @ whitening.mT).square().sum(dim=2).T
@@ -183,7 +183,7 @@ class _Fit:
             self.r = self._probabilities()
 
     def _update_covariances(self) -> None:
-        """The covariance within all kinds, and that of each kind, on which that of all counts as some images."""
+        """Update the covariance within all kinds, and that of each kind, in which the former counts as some images."""
         of = (self.counts > 0).nonzero().flatten()
         weights = self.r[:, of].T
         rest = self.x - self.centres[of][:, None]
@@ -236,13 +236,13 @@ class _Fit:
             self._em(2)
 
     def start_kinds_of_outliers(self, most: int = 4) -> None:
-        """Give the images that are far from every kind kinds of their own, the farthest first."""
+        """Start new kinds with the images that are far from every kind, the farthest first."""
         threshold = 2.5 + 125 / self.distinct
         for _ in range(most):
             of = (self.counts > 0).nonzero().flatten()
             distance = (self._distances_of(self.x, of) * self.r[:, of]).sum(dim=1)
             kin = self.r @ self.counts
-            distance /= (1 - distance / self.total - 1 / kin.clamp(min=1.5)).clamp(min=0.05)  # had it not been there
+            distance /= (1 - distance / self.total - 1 / kin.clamp(min=1.5)).clamp(min=0.05)  # without the image itself
             self.median = float(distance.median().clamp(min=1e-9))
             rare = (self.counts < RARE * self.counts.sum()).to(distance)
             q = distance / self.median / (1 + (WIDER - 1) * (self.r @ rare))
@@ -260,7 +260,7 @@ class _Fit:
     def merge(self) -> None:
         """Unite kinds whose centres are close."""
         while True:
-            chance = FEATURES / self.counts.clamp(min=1e-9)  # what the centres of few images differ by
+            chance = FEATURES / self.counts.clamp(min=1e-9)  # how much the centres of few images differ by chance
             distance = self._distances() - chance[:, None] - chance
             alive = self.counts > 0
             apart = ~(alive[:, None] & alive) | torch.eye(len(alive), dtype=torch.bool, device=alive.device)
@@ -298,7 +298,7 @@ class _Fit:
                 distance = float(distances[k, nearest] - self.median / counts[k].clamp(min=1))
                 trust[k] = 1 - min(1.0, (1.5 + 125 / self.distinct) * self.median / max(distance, 1e-9)) ** 2
                 of_larger = (self._log_weights(self.centres[[k]], larger).softmax(dim=1) @ mixing)[0]
-                # Among larger kinds that are not trusted, it is as rare as among those whose statistics they have.
+                # Instead of larger kinds that are not trusted, those whose statistics they have are counted.
                 p = float(counts[k] / (counts[k] + of_larger @ counts))
                 if p > 2 * RARE:
                     trust[k] = max(float(trust[k]), min(1.0, distance * p * (1 - p) - threshold(self.distinct)))
@@ -307,7 +307,7 @@ class _Fit:
         return mixing, trust
 
     def _distances(self) -> Tensor:
-        """The squared Mahalanobis distances between the centres, by the covariance of the larger kind."""
+        """The squared Mahalanobis distances between the centres, under the covariance of the larger kind."""
         of = (self.counts > 0).nonzero().flatten()
         distances = self.counts.new_full((len(self.counts),) * 2, torch.inf)
         found = self._distances_of(self.centres[of], of)

@@ -1,4 +1,4 @@
-"""One call at a time: threads that share a method are served one after the other."""
+"""One call at a time: threads that share a method take turns."""
 
 from __future__ import annotations
 

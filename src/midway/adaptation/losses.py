@@ -24,8 +24,8 @@ def opinion_entropy(logits: Tensor) -> Tensor:
     """Return the entropy of the subjective opinion that logits express, COME's loss: (N, C) -> (N,).
 
     An opinion has a belief in each class and an uncertainty, b_c = exp z_c / S and u = C / S with
-    S = sum_c exp z_c + C, which sum to 1. z are the logits with their length as a constant: the loss cannot fall by
-    longer logits. Its largest value is ln (C + 1).
+    S = sum_c exp z_c + C, which sum to 1. z are the logits. Gradients treat their length as a constant, so longer
+    logits cannot lower the loss. Its largest value is ln (C + 1).
 
     Paper: Zhang et al., ICLR 2025. The published code has 1,000 in place of C.
 

@@ -23,10 +23,10 @@ class BalancedMemory:
     """Keeps certain and recent images, about equally many of each predicted class.
 
     Every class has a quota, the capacity divided by the number of classes, not rounded. An image of a class below its
-    quota is added while the memory has room, and otherwise challenges the images of the largest classes; an image of a
-    class at its quota challenges those of its class, even while there is room. It replaces the one with the largest
-    score, 1 / (1 + exp(-age / capacity)) + uncertainty, if its own score is lower. All ages grow by one with every
-    image, stored or not. An image whose uncertainty is not finite is not stored.
+    quota is added if the memory has space, and otherwise competes with the images of the largest classes. An image of a
+    class at its quota always competes with those of its class. The new image replaces the one with the largest score,
+    1 / (1 + exp(-age / capacity)) + uncertainty, if its own score is lower. All ages grow by one with every image,
+    stored or not. An image whose uncertainty is not finite is not stored.
 
     Example:
         >>> import torch

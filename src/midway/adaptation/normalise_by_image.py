@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 
 def normalise_by_image(x: Tensor, layer: Any) -> Tensor:
-    """Return s x + b for images (N, C, ...), or answers of a linear layer (N, C), each of which is one pixel."""
+    """Return s x + b for images (N, C, ...), or outputs of a linear layer (N, C), each of which is one pixel."""
     pixels = x if x.ndim > 2 else x[..., None]
     y: Tensor = NormaliseByImage.apply(pixels, layer.weight, layer.bias, layer)  # type: ignore[no-untyped-call]
     return y.view_as(x)

@@ -23,7 +23,7 @@ def running_layers(model: nn.Module) -> Iterator[_NormBase]:
 
 
 def warn_of_custom_layers(model: nn.Module) -> None:
-    """Warn of layers with running statistics whose class is not derived from torch's: they keep their statistics."""
+    """Warn about layers with running statistics whose class is not derived from torch's: they keep their statistics."""
     custom = [
         f"{name} ({type(module).__name__})"
         for name, module in model.named_modules()

@@ -84,9 +84,9 @@ def sam_step(
 ) -> bool:
     """Take a step of sharpness-aware minimisation, towards flat minima (Foret et al., ICLR 2021).
 
-    The weights ascend by a distance rho along the gradient of the loss, the gradient of the other loss is taken at that
-    point, and the step by it is taken from the initial weights. Returns whether a finite step was taken;
-    ``perturbed_loss`` may return None for no step.
+    The weights first move a distance rho up the gradient of the loss. The gradient of the other loss is computed at
+    that point and applied to the initial weights. Returns whether a finite step was taken; ``perturbed_loss`` may
+    return None for no step.
     """
     has_loss = False
 

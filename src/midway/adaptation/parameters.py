@@ -126,7 +126,7 @@ def is_inside(name: str, module: str) -> bool:
 
 
 def check_excluded(model: nn.Module, exclude: tuple[str, ...] | None) -> None:
-    """Refuse names that are not of modules of the model."""
+    """Refuse names of modules that the model does not have."""
     if exclude is not None and not isinstance(exclude, tuple | list):
         raise TypeError(f"exclude must be a tuple of names, got {exclude!r}: write ({str(exclude)!r},).")
     modules = [name for name, _ in model.named_modules() if name]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def check_sources(images: Tensor | None, labels: Tensor | None, prototypes: Tensor | None) -> None:
-    """Refuse source images, source labels and prototypes that do not go together, or are no tensors."""
+    """Refuse source images, source labels and prototypes that do not go together or are not tensors."""
     if images is None and labels is not None:
         raise ValueError("source_labels without source_images: give both, or only the images.")
     for name, given in {"prototypes": prototypes, "source_labels": labels}.items():

@@ -14,7 +14,7 @@ METHODS: Registry[type[Method]] = Registry("method", group="methods", package="m
 
 FOR_EVERY_METHOD = ("statistics", "views", "wrap", "preset", "on_nonfinite")
 """What ``midway.adapt`` accepts for every method besides its hyper-parameters: the statistics of BatchNorm layers, the
-views to average over, a wrapper, a preset, and what to do if an answer is not finite."""
+views to average over, a wrapper, a preset, and what to do if a prediction is not finite."""
 
 STATISTICS, VIEWS, WRAP, PRESET, ON_NONFINITE = FOR_EVERY_METHOD
 
@@ -45,7 +45,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Method]:
-    """Return the method with a name; the error for an unknown name lists the valid ones and the nearest.
+    """Return a method by name; the error for an unknown name lists the valid names and the nearest one.
 
     Example:
         >>> from midway import methods

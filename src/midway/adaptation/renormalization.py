@@ -18,8 +18,8 @@ class RenormalizedBatchNorm(_BatchNorm):
     """A BatchNorm layer that normalises with moving averages M and S of the batches' mean m and deviation s.
 
     y = (x - m) / s r + d with r = s / S and d = (m - M) / S equals (x - M) / S, but r and d are constants for the
-    gradient, which therefore sees the statistics of the batch. M and S start as those of the first batch and move after
-    their use, in a ``moving`` block alone: trial passes leave them.
+    gradient, which therefore sees the statistics of the batch. M and S start as those of the first batch. They move
+    after a pass has used them, and only in a ``moving`` block, so trial passes do not change them.
     """
 
     averaging: float

@@ -18,7 +18,7 @@ Layer = TypeVar("Layer", bound="ReplacedBatchNorm")
 
 
 class ReplacedBatchNorm(_BatchNorm, ABC):
-    """A BatchNorm layer with statistics of another definition; those of the source are kept as buffers.
+    """A BatchNorm layer with differently defined statistics; those of the source are kept as buffers.
 
     It has no running statistics, so methods on batch statistics leave it as it is.
     """
@@ -29,15 +29,15 @@ class ReplacedBatchNorm(_BatchNorm, ABC):
     @property
     @abstractmethod
     def statistics(self) -> str:
-        """A description of the statistics: states of different ones do not mix."""
+        """A description of the statistics: states with different ones are incompatible."""
 
 
 class Observer(nn.Module, ABC):
-    """A part of a network that is told when a batch begins: its layers have statistics of earlier batches.
+    """A part of a network that must know when a batch begins: its layers have statistics of earlier batches.
 
     Attributes:
-        managed: Whether a method tells it; without one, every pass is a new batch.
-        images: The present batch, as long as a method works on it.
+        managed: Whether a method announces the batches; without one, every pass is a new batch.
+        images: The current batch, while a method works on it.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Observer(nn.Module, ABC):
 
     @abstractmethod
     def begin_again(self) -> None:
-        """Forget the present batch, or start with it again if it is not over: the state is another one."""
+        """Forget the current batch, or begin it again if it is not over: the state has changed."""
 
     @contextmanager
     def during(self, images: Tensor) -> Iterator[None]:
@@ -81,12 +81,12 @@ def observers_of(model: nn.Module) -> list[Observer]:
 
 
 def known_of_the_batch(model: nn.Module) -> list[tuple[Observer, dict[str, Any]]]:
-    """Return what the observers of a method know of the present batch, for ``go_on_with_the_batch``."""
+    """Return what the observers of a method know about the current batch, for ``go_on_with_the_batch``."""
     return [(observer, dict(vars(observer))) for observer in observers_of(model)]
 
 
 def go_on_with_the_batch(known: list[tuple[Observer, dict[str, Any]]], restore: Callable[[], None]) -> None:
-    """Restore a state that has learnt from the present batch: its observers go on and do not begin again."""
+    """Restore a state that has learnt from the current batch: its observers continue and do not begin again."""
     for observer, _ in known:
         observer.images = None  # nothing to begin with
     restore()

@@ -14,8 +14,9 @@ from midway.sampling import Randomness
 class ReservoirMemory:
     """PBRS, prediction-balanced reservoir sampling: few images of a stream, about equally many of each class.
 
-    A full memory replaces an image of the largest class by one of another class. An image of a largest class replaces
-    one of its own class with probability (stored of that class) / (seen of that class), a reservoir in time.
+    If the memory is full, an image of another class replaces one of the largest class. An image of a largest class
+    replaces one of its own class with probability (stored of that class) / (seen of that class), as in reservoir
+    sampling.
     """
 
     def __init__(self, capacity: int, randomness: Randomness, *, balanced: bool = True) -> None:
@@ -25,7 +26,7 @@ class ReservoirMemory:
         self.seen: Counter[int] = Counter()
 
     def add(self, image: Tensor, label: int) -> None:
-        """Store an image with its predicted class, or not."""
+        """Offer an image with its predicted class to the memory."""
         self.seen[label] += 1
         if len(self.images) < self.capacity:
             self.images.append(image)
@@ -38,7 +39,7 @@ class ReservoirMemory:
             self.classes.append(label)
 
     def _replaced(self, label: int) -> int | None:
-        """Return the index of the image that one of a class replaces; None if it is not stored."""
+        """Return the index of the image that a new one of this class replaces; None if the new one is not stored."""
         stored = Counter(self.classes)
         largest = sorted(each for each, count in stored.items() if count == max(stored.values()))
         if label not in largest:
@@ -55,7 +56,7 @@ class ReservoirMemory:
         return float(torch.rand((), generator=self.randomness.on(torch.device("cpu"))))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return copies of the images, their classes, and how many of each class came."""
+        """Return copies of the images, their classes, and how many of each class were seen."""
         images = [image.clone() for image in self.images]
         return {"images": images, "classes": list(self.classes), "seen": dict(self.seen)}
 

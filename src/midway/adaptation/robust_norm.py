@@ -1,4 +1,4 @@
-"""Robust statistics of BatchNorm layers: moving averages from the source's on (RoTTA, Yuan et al., CVPR 2023)."""
+"""Robust statistics of BatchNorm layers: moving averages starting from the source's (RoTTA, Yuan et al., CVPR 2023)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def sample_images(
     """Sample images by Langevin dynamics from uniform noise, as in the paper's figures.
 
     Args:
-        model: A classifier in evaluation mode, or a method, whose network is used in its present state (of a MITA,
+        model: A classifier in evaluation mode, or a method, whose network is used in its current state (for MITA,
             ``adapted.data_model`` is the more generative one). It is not changed.
         count: Number of images. Networks with batch statistics process them as one batch.
         shape: Channels, height and width.

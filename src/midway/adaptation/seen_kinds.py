@@ -50,9 +50,8 @@ class Kinds(Observer):
     """The kinds of images that a network with clustered statistics has seen; all its layers share one instance.
 
     A new batch updates the kinds and the memory. Further passes over the batch (also mirrored or slightly changed) use
-    its kinds. Passes over other images, as samples of the model, are divided into kinds by themselves and are not
-    remembered. A network that a method has adapted answers by itself, between batches, with what it remembers, and
-    remembers no more.
+    its kinds. Passes over other images, such as samples of the model, are divided into kinds on their own and are not
+    remembered. Between batches, the network of a method predicts with what it remembers, and remembers nothing new.
     """
 
     centres: Tensor
@@ -78,7 +77,7 @@ class Kinds(Observer):
         self.present: Plan | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the present batch: a copy starts with the next one."""
+        """Omit the current batch: a copy starts with the next one."""
         return {**self.__dict__, "images": None, "batch": None, "present": None}
 
     def begin(self) -> None:
@@ -87,7 +86,7 @@ class Kinds(Observer):
         self.batch = self._observe(spectra(self.images))
 
     def begin_again(self) -> None:
-        """Forget the present batch, or find its kinds anew if it is not over: the state is another one."""
+        """Forget the current batch, or find its kinds again if it is not over: the state has changed."""
         self.batch = self.present = None if self.images is None else self._observe(spectra(self.images))
 
     def enter(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:

@@ -61,9 +61,9 @@ def logits_to_learn_from(model: nn.Module, images: Tensor, logits: Tensor, selec
 
 
 def pass_of_selected(model: nn.Module, images: Tensor, selected: Tensor) -> Tensor:
-    """Return the logits of the selected images from a pass over them alone, whose batch statistics are theirs.
+    """Return the logits of the selected images from a pass over them alone, with their own batch statistics.
 
-    A single image passes with the others of its batch: it has no batch statistics, and BatchNorm1d layers refuse it.
+    A single image passes with the rest of its batch: it has no batch statistics, and BatchNorm1d layers refuse it.
     """
     single = int(selected.sum()) == 1
     logits: Tensor = model(images)[selected] if single else model(images[selected])

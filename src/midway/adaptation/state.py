@@ -38,8 +38,7 @@ class Stateful(nn.Module):
 
         The value is a tensor, a module (all its parameters and buffers become state, trainable or not), an optimiser, a
         generator, an object with ``state_dict`` and ``load_state_dict``, a plain value, or a container of these. It is
-        copied before every batch, unless it has ``begin_undo``, see
-        ``midway.sampling.changes.Changes``.
+        copied before every batch, unless it has ``begin_undo`` (``midway.sampling.changes.Changes``).
         """
         if "_source" in self.__dict__:
             raise RuntimeError(f"the state '{name}' is declared too late: call add_state in the constructor.")
@@ -75,7 +74,7 @@ class Stateful(nn.Module):
     @one_at_a_time
     @torch.inference_mode(False)
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Return to a snapshot of this method, which stays usable; others are refused, with the state as before."""
+        """Restore a snapshot of this method, which stays usable; others are refused without a change of the state."""
         self._check_snapshot(snapshot)
         now, then = self._state_tensors(), snapshot["tensors"]
         with torch.no_grad():
@@ -244,8 +243,8 @@ class Stateful(nn.Module):
 def capture(value: Any) -> Any:
     """Return an independent copy of a piece of state that consists of tensors and plain values alone.
 
-    Tensors are cloned, a generator gives its state, an optimiser or any object with ``state_dict`` gives that;
-    containers are captured item by item. The result survives ``torch.save`` and loading with ``weights_only=True``.
+    Tensors are cloned, generators are captured as their state, optimisers and any objects with ``state_dict`` as that
+    dictionary, and containers item by item. The result survives ``torch.save`` and loading with ``weights_only=True``.
     """
     if isinstance(value, Tensor):
         return value.detach().clone(memory_format=torch.preserve_format)
@@ -272,7 +271,7 @@ def capture(value: Any) -> Any:
 
 
 class ChangesOf(Changes):
-    """The changes of several objects with a state that belong to one."""
+    """The changes of several stateful objects that belong to one object."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts, self.begun = parts, [begin_undo(part) for part in parts]
@@ -288,7 +287,7 @@ class ChangesOf(Changes):
 
 
 def begin_undo(value: Any) -> Any:
-    """Return what ``restored`` undoes later changes with: ``Changes`` of objects that record them, else copies."""
+    """Return what ``restored`` needs to undo later changes: ``Changes`` of objects that record them, else copies."""
     if hasattr(value, "begin_undo"):
         return value.begin_undo()
     if isinstance(value, Mapping):

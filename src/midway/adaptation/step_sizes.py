@@ -1,4 +1,4 @@
-"""Step sizes by the number of images in a batch, as SAR and DeYO have them for ImageNet."""
+"""Step sizes by the number of images in a batch, as SAR and DeYO use them for ImageNet."""
 
 from __future__ import annotations
 

@@ -9,17 +9,17 @@ FEWEST = 12
 """The number of images from which on a kind may have two parts."""
 
 LEAST_VARIANCE = 0.1
-"""What is added to the variances: small differences of log power tell nothing, however small the others are."""
+"""Added to the variances: small differences of log power mean nothing, however small the other ones are."""
 
 
 LEANING = 30.0
-"""The number of images that the covariance of all kinds counts as in that of one."""
+"""The number of images that the covariance of all kinds counts as in that of one kind."""
 
 
 def shrunk(scatter: Tensor, n: float | Tensor) -> Tensor:
     """Return the covariance of n deviations from their scatter, shrunk to its diagonal by d / (d + n).
 
-    The variances lean on 1 by two images.
+    In the variances, a prior of 1 counts as two images.
 
     Example:
         >>> shrunk(2 * torch.eye(2), 2)
@@ -77,7 +77,7 @@ def two_parts(x: Tensor, covariance: Tensor, total: int, directions: int = 3, ro
         low = ((1 - upper) * projected).sum(dim=0) / (n - upper.sum(dim=0)).clamp(min=1)
     part = (projected > (low + high) / 2).to(z).T
     # A split removes p (1 - p) d d^T from the covariance of the n images, and n / total of that from the other one. The
-    # sum is the identity in these coordinates; its inverse after the split is by Sherman and Morrison.
+    # sum is the identity in these coordinates; its inverse after the split follows from Sherman and Morrison.
     removable = (n + LEANING * n / total) / (n + LEANING)
     for _ in range(rounds):
         p = part.mean(dim=1).clamp(1e-4, 1 - 1e-4)

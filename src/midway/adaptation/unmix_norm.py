@@ -11,7 +11,7 @@ For an image with mean m and variance v over the positions of a channel,
     mean = avg_k a_k,    variance = avg_k b_k + avg_k a_k^2 - mean^2
 
 are the statistics it is normalised with. Afterwards M_k += s avg_i pi_ik (m_i - M_k), V_k likewise, with s = 1 - 0.9 ^
-(n / 64) for n images; 16 in place of 64 for images of ImageNet's size. 0.9 is 1 less the momentum of the layer.
+(n / 64) for n images; 16 in place of 64 for images of ImageNet's size. 0.9 is 1 minus the momentum of the layer.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ FULL_BATCH, LARGE_FULL_BATCH = 64, 16
 def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int = 0) -> nn.Module:
     """Return a copy of a classifier with the statistics of UnMix-TNS, which any method can adapt.
 
-    Every pass of the network by itself moves the components, as published; under a method the first pass over a batch
-    does, and passes over samples of the model or trial passes do not. They are part of the method's state, so a reset
-    brings the same components back. Layers without positions (BatchNorm1d after pooling) have the source's statistics.
+    Without a method, every pass of the network moves the components, as published. Under a method, only the first pass
+    over a batch does, not passes over samples of the model or trial passes. The components are part of the method's
+    state, so a reset brings the same components back. Layers without positions (BatchNorm1d after pooling) have the
+    source's statistics.
 
     Args:
         model: Any classifier; it is not changed. Layers without running statistics keep those of the batch.
-        components: K (published: 16, and 128 for mixed domains). One component is the source's statistics at first.
+        components: K (published: 16, and 128 for mixed domains). A single component starts as the source's statistics.
         seed: Seed of the components' start.
 
     Example:
@@ -87,7 +88,7 @@ class Updates(Observer):
         self.full_batch = FULL_BATCH
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the present batch: a copy starts with the next one."""
+        """Omit the current batch: a copy starts with the next one."""
         return {**self.__dict__, "images": None, "moves": False, "moved": set()}
 
     def begin(self) -> None:
@@ -97,7 +98,7 @@ class Updates(Observer):
     begin_again = begin
 
     def enter(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
-        """See whether a pass is over the batch (a forward pre-hook of the network)."""
+        """Check whether a pass is over the batch (a forward pre-hook of the network)."""
         if not self.managed:
             self.moved = set()
         self.moves = not self.managed or is_close(inputs[0], self.images)
@@ -131,11 +132,11 @@ class UnmixBatchNorm(ReplacedBatchNorm):
     def scale_and_shift(
         self, mean: Tensor, square: Tensor, centre: Tensor, weight: Tensor | None, bias: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the factor and the summand of each image and channel, for pixels relative to the centre.
+        """Return the factor and the summand for each image and channel, for pixels relative to the centre.
 
-        ``mean`` and ``square`` are of each image and channel, relative to the centre, which has a value per channel.
-        With pi summing to 1 the averages over the components are products of matrices; relative to the centre, because
-        their squares would cancel otherwise.
+        ``mean`` and ``square`` are per image and channel, relative to the centre, which has one value per channel.
+        Since pi sums to 1, the averages over the components are matrix products. They are relative to the centre,
+        because their squares would cancel otherwise.
         """
         own_var = (square - mean.square()).clamp(min=0)
         with torch.no_grad():
@@ -166,6 +167,6 @@ class UnmixBatchNorm(ReplacedBatchNorm):
         new = []
         for component, own in ((self.component_mean, mean), (self.component_var, var)):
             new.append(component + step * (pi.T @ own / len(pi) - matched * component.to(own)).to(component))
-        finite = new[0].isfinite() & new[1].isfinite()  # an overflow must not stay
+        finite = new[0].isfinite() & new[1].isfinite()  # an overflow must not persist
         self.component_mean.copy_(torch.where(finite, new[0], self.component_mean))
         self.component_var.copy_(torch.where(finite, new[1], self.component_var))

@@ -1,4 +1,4 @@
-"""The score of ``midway.recommend``: candidates in pairs, compared on the images to which they answer differently."""
+"""The score of ``midway.recommend``: candidates in pairs, compared on the images that they predict differently."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Predicted:
 
 
 def family(entry: Entry) -> str:
-    """Return the statistics that a method normalises with: methods with the same statistics answer alike.
+    """Return the statistics that a method normalises with: methods with the same statistics predict alike.
 
     Example:
         >>> from midway.bench.entries import parse_entries
@@ -42,16 +42,16 @@ def family(entry: Entry) -> str:
 
 
 def evidence(candidates: Mapping[str, Predicted], classes: int, collapsed: Collection[str] = ()) -> dict[str, Tensor]:
-    """Return what each image says for each candidate, (N,) by label; the mean over images is the score.
+    """Return what each image adds to each candidate's score, (N,) by label; the mean over images is the score.
 
-    On the images D to which two candidates answer differently, ``shared_information`` tells how stable the answers of
-    each are if the images are mirrored, and how diverse. The share of D among all images times the difference is a
-    candidate's gain over the other, in percent of ln C. The score is the mean gain over the candidates of a family
+    On the images D that two candidates predict differently, ``shared_information`` measures how stable the predictions
+    of each are if the images are mirrored, and how diverse. A candidate's gain over the other is the difference times
+    the share of D among all images, in percent of ln C. The score is the mean gain over the candidates of a family
     (``family``), averaged over families: ten methods on batch statistics count as much as one.
 
-    The information of D is the sum of one term per image: minus the logarithm of the share of its answer, plus the
-    logarithm of the share of stable or of changed answers, minus ln(C - 1) for a changed one. It is homogeneous in the
-    counts, so this term is also the influence of the image, and the deviation of the differences between two
+    The information of D is the sum of one term per image: minus the logarithm of the share of its prediction, plus the
+    logarithm of the share of stable or of changed predictions, minus ln(C - 1) for a changed one. It is homogeneous in
+    the counts, so this term is also the influence of the image, and the deviation of the differences between two
     candidates gives the standard error of the difference of their scores.
 
     Args:

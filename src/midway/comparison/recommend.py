@@ -25,11 +25,11 @@ WITHOUT_BATCH_NORM = "tent,sar,mita,t3a,lame"
 """Those for networks without BatchNorm."""
 
 FEWEST_CHANGES = 2.0
-"""Percentage of answers that a method must change to be recommended: it cannot be better by more."""
+"""Percentage of predictions that a method must change to be recommended: it cannot be better by more."""
 FEWEST_CLASSES = 60.0
 """Classes used for the last images, in percent of the source's: a method with fewer has collapsed."""
 ONE_CLASS = 1.1
-"""Classes used by a method that answers nearly all images alike; it has collapsed, whatever the source does."""
+"""Classes used by a method that predicts nearly all images alike; it has collapsed, whatever the source does."""
 
 
 @dataclass(frozen=True)
@@ -141,14 +141,14 @@ def recommend(
 ) -> Recommendation:
     """Rank methods and settings for a network on images without labels, or advise to leave it as it is.
 
-    Every method adapts to the images from the source on, and answers every batch twice: as it is, and mirrored. Two
-    methods are compared on the images to which they answer differently: the one whose answers to these are more stable
-    if they are mirrored, and of more classes, gains. The score is the mean gain over all candidates
-    (``midway.comparison.pairwise``). The highest score wins, but if it is not above that of the source by more than the
-    standard error of the difference, the network stays as it is. A method that uses far fewer classes than the source
-    for the last images has collapsed and is never recommended. ``docs/recommend.md`` says how far this can be trusted.
-    Labels, if there are any, are not used. Do not use it where mirroring changes the class (digits, text, left and
-    right).
+    Every method adapts to the images, starting from the source, and predicts every batch twice: as it is, and mirrored.
+    Two methods are compared on the images that they predict differently. A method gains if its predictions for these
+    are more stable under mirroring and contain more classes. The score is the mean gain over all candidates
+    (``midway.comparison.pairwise``). The highest score wins, but if it does not exceed that of the source by more than
+    the standard error of the difference, the network stays as it is. A method that uses far fewer classes than the
+    source for the last images has collapsed and is never recommended. ``docs/recommend.md`` says how far this can be
+    trusted. Labels, if there are any, are not used. Do not use it where mirroring changes the class (digits, text, left
+    and right).
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
@@ -211,7 +211,7 @@ def recommend(
     found = evidence(predicted, int(working[SOURCE].answers["classes"]), rejected)
     able = [label for label in found if comparison[label].metrics["changed"] >= FEWEST_CHANGES]
     order, best = rank(found, rejected, able)
-    if comparison[best].metrics["mirror_information"] <= 0:  # no answers tell anything, so no choice does
+    if comparison[best].metrics["mirror_information"] <= 0:  # no prediction is informative, so no choice is
         order, best = [SOURCE, *(label for label in order if label != SOURCE)], SOURCE
     order += [label for label in by_label if label not in working]
     candidates = {label: _candidate(entry, comparison, found) for label, entry in by_label.items()}

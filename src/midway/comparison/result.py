@@ -65,7 +65,7 @@ class CompareResult:
         """The metrics and scores that the table shows."""
         wanted = WITH_LABELS if self.labelled else WITHOUT_LABELS
         known = {name for record in self.records if record.result for name in record.result.metrics}
-        if self.groups:  # their columns take the room
+        if self.groups:  # their columns take the space
             known -= {"nll", "calibration_error"}
         others = [name for name in SCORES if not self.labelled and name not in (*WITHOUT_LABELS, *NOT_SHOWN)]
         return tuple(name for name in (*wanted, *others) if name in known)

@@ -62,12 +62,12 @@ def compare(
     out: str | Path | None = None,
     progress: bool = True,
 ) -> CompareResult:
-    """Show the same images to several methods, each from the source, and measure their answers.
+    """Run several methods on the same images, each from the source, and measure their predictions.
 
-    With labels the result has accuracies. Without, it has label-free scores (``midway.metrics.SCORES``): the share of
-    answers that differ from the source's, the mean entropy, how many classes are predicted, how many answers stay the
-    same if the images are mirrored, and the information that both answers share. ``midway.recommend`` ranks methods.
-    A method that the network does not support is listed with the reason.
+    With labels the result has accuracies. Without labels, it has label-free scores (``midway.metrics.SCORES``): the
+    share of predictions that differ from the source's, the mean entropy, the number of predicted classes, the share of
+    predictions that stay the same if the images are mirrored, and the information that both predictions share.
+    ``midway.recommend`` ranks methods. A method that the network does not support is listed with the reason.
 
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
@@ -83,7 +83,8 @@ def compare(
         size: Side in pixels to which images in files are resized and cropped, for a folder or the name of a data set.
         seed: Seed of the methods, and of the order of images that are sorted by class.
         labels: Use the labels, if the data have any. False: class folders need no ``classes``.
-        scores: Compute all label-free scores, at the cost of answering every batch twice. None: if there are no labels.
+        scores: Compute all label-free scores, at the cost of predicting every batch twice. None: if there are no
+            labels.
         out: A folder for the results: methods that are already in it, for the same network and images, are not run
             again. All images and labels are read once to tell whether they are the same, batch by batch. With labels
             ``midway report`` reads it.

@@ -29,10 +29,10 @@ def energy_alignment(energies: Tensor, share: float) -> Tensor:
 
 
 def logit_alignment(logits: Tensor, correlations: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """Return the mean of exp(max p - t) (1 - cos(f(x), row of the own label)) over the confident images, and these.
+    """Return the mean of exp(max p - t) (1 - cos(f(x), row of its label)) over the confident images, and their mask.
 
-    The rows are those of W W^T, the correlations of the classes in the head. Without confident images the mean is 0:
-    the mean over nothing would be NaN, and a step on it would destroy the weights.
+    The rows are those of W W^T, the correlations of the classes in the head. Without confident images, the result is 0:
+    a mean over no images would be NaN, and a step on it would destroy the weights.
     """
     confidence, labels = logits.softmax(dim=1).max(dim=1)
     sure = confidence.detach() >= threshold
@@ -45,11 +45,11 @@ def logit_alignment(logits: Tensor, correlations: Tensor, threshold: float) -> t
 class AEA(Method):
     """Adapts scales and shifts by entropy and by the energy of the images, without sampling.
 
-    Two terms are added to the mean entropy. The first lowers the energy of the images towards that of the half of the
-    batch with the lowest energies, which resemble the source's; TEA and MITA lower it relative to samples of the model
-    instead, which costs many passes. The second turns the logits of confident images towards the correlations between
-    their class and the others in the weights of the head. Batch statistics; the prediction is the logits from before
-    the (last) update.
+    Two terms are added to the mean entropy. The first lowers the energy of the images towards the mean energy of the
+    half of the batch with the lowest energies, which resemble the source's. TEA and MITA instead lower it relative to
+    samples of the model, which takes many passes. The second turns the logits of confident images towards the
+    correlations between their class and the others in the weights of the head. The method uses batch statistics and
+    returns the logits from before the (last) update.
 
     Paper: Choi et al., ICLR 2025.
 
@@ -57,7 +57,7 @@ class AEA(Method):
         model: The classifier to adapt; it needs a linear head.
         energy_weight: Weight of the energy term (published: 1).
         logit_weight: Weight of the term of the logits (published: 25, searched between 1 and 30).
-        threshold: Smallest confidence of an image in that term (published: 0.99, or 0.95).
+        threshold: Smallest confidence of an image in the term of the logits (published: 0.99, or 0.95).
         share: Share of the batch whose mean energy is the target (published: 0.5).
         trainable: ``"norm"`` scales and shifts (published), or ``"body"``, all weights but the head's.
         lr: Step size of SGD with Nesterov's momentum (published: 1e-3 for batches of 64).

@@ -18,7 +18,7 @@ from midway.adaptation.space import Choice, search_over
 class BN(Method):
     """Makes BatchNorm layers use the statistics of the test batch; no weight changes.
 
-    A prior N mixes in the source's statistics with weight N / (N + n), n being the batch size, which helps small
+    A prior N mixes in the source's statistics with weight N / (N + n), where n is the batch size. This helps small
     batches. The prediction is f(x) with these statistics.
 
     Paper: Schneider et al., NeurIPS 2020.
@@ -26,7 +26,7 @@ class BN(Method):
     Args:
         model: The classifier to adapt.
         prior: N, in images; 0 (the paper's value for large batches) uses the batch alone. The variance of the batch is
-            the unbiased estimate if it is mixed with the source's, as in the published code, and else the biased one.
+            the unbiased estimate if it is mixed with the source's, as in the published code, else the biased one.
 
     Example:
         >>> import midway

@@ -19,22 +19,22 @@ SMALLEST_GAIN, LARGEST_GAIN = 0.89, 0.9999
 class CMF(ROID):
     """ROID with a Kalman filter in place of the fixed average with the source.
 
-    A hidden model h is estimated from the weights theta, which count as noisy observations of it. In each step h first
-    falls back towards the source; the filter then weighs it against theta by their variances, v and 1 - Q, and theta
-    moves towards h:
+    The filter estimates a hidden model h from the weights theta, which it treats as noisy observations of h. In each
+    step, h first moves back towards the source. The filter then weighs h against theta by their variances, v and 1 - Q,
+    and theta moves towards h:
 
         h <- (1 - a) h + a theta_0,    v <- (1 - a)^2 v + Q,    b = (1 - Q) / (v + 1 - Q),
         h <- b h + (1 - b) theta,      v <- b v,                theta <- (1 - g) theta + g h.
 
-    Only trainable weights are stored: the others never differ. ``reset`` restores the variance, too, which the
-    published code forgets.
+    Only trainable weights are stored, since the others never change. ``reset`` also restores the variance, which the
+    published code does not.
 
     Paper: Lee and Chang, ICLR 2024.
 
     Args:
         model: The classifier to adapt.
         noise: Q for 38,400 trainable weights; it is proportional to their number (published: 0.005).
-        source_share: a, how far the hidden model falls back to the source in a step (published: 0.01).
+        source_share: a, how far the hidden model moves back to the source in a step (published: 0.01).
         hidden_share: g, the share of the hidden model in the weights after a step (published: 0.01).
         temperature: T in the weight exp(d c / T) of an image with diversity d and certainty c (published: 1/3).
         averaging: Share of the past in the moving mean of the predictions (published: 0.9).
@@ -42,7 +42,7 @@ class CMF(ROID):
         prior_correction: ``"logits"``, ``"unscaled"`` (published), ``"probabilities"`` or None, as in ROID.
         per_image: Draw an augmentation for each image instead of one for the batch (published: False).
         optimizer: ``"adam"`` (published for CIFAR) or ``"sgd"`` with Nesterov momentum 0.9 (ImageNet).
-        lr: Step size (published: 1e-3 for CIFAR, 2.5e-4 for ImageNet); None by the size of the images.
+        lr: Step size (published: 1e-3 for CIFAR, 2.5e-4 for ImageNet); None chooses by image size.
         seed: Seed of the augmentation.
 
     Example:
@@ -119,7 +119,7 @@ class CMF(ROID):
 
 
 def kalman_gain(variance: float, noise: float) -> float:
-    """Return b, the weight of the hidden model against the observed weights, with the published bounds."""
+    """Return b, the weight of the hidden model relative to the observed weights, with the published bounds."""
     total = variance + 1 - noise
     gain = (1 - noise) / total if total > 0 else 1.0
     return 1.0 if gain >= LARGEST_GAIN else max(gain, SMALLEST_GAIN)

@@ -27,22 +27,22 @@ from midway.sampling import Randomness
 class CoTTA(Method):
     """Adapts all weights of a student to the predictions of a teacher, the moving average of the student.
 
-    If the source is unsure of a batch, the teacher predicts it by the mean of its logits over augmented views,
-    otherwise from the images alone. The student takes a step on the cross-entropy with that prediction, the teacher
-    follows the student, and each weight of the student returns to the source with a small probability. The prediction
-    is the teacher's from before the update. All three networks use batch statistics.
+    If the source is unsure of a batch, the teacher's prediction is the mean of its logits over augmented views,
+    otherwise its logits for the images alone. The student takes a step on the cross-entropy with this prediction, the
+    teacher follows the student, and each weight of the student is reset to the source with a small probability. The
+    method returns the teacher's prediction from before the update. All three networks use batch statistics.
 
     Hyper-parameters left at None are resolved from the first batch.
 
     Paper: Wang et al., CVPR 2022.
 
     Args:
-        model: The classifier to adapt. Parameters named weight or bias adapt, as published: not the class token or
+        model: The classifier to adapt. As published, only parameters named weight or bias adapt, not the class token or
             position embedding of a transformer.
         threshold: Mean confidence of the source below which the teacher predicts from views (published: 0.92 for
             CIFAR-10, 0.72 for CIFAR-100, 0.1 for ImageNet).
         views: Augmented views (published: 32).
-        restore: Probability that a weight returns to the source (published: 0.01, for ImageNet 0.001).
+        restore: Probability that a weight is reset to the source (published: 0.01, or 0.001 for ImageNet).
         teacher_share: Share of the student in the teacher's weights per update (published: 0.001).
         symmetric: Use the cross-entropy in both directions, half each (published: for ImageNet).
         per_image: Draw an augmentation for each image instead of one for the batch (published: False).
@@ -157,7 +157,7 @@ class CoTTA(Method):
 
     @torch.no_grad()
     def _restore_weights(self, probability: float) -> None:
-        """Return each weight of the student to the source with a probability."""
+        """Reset each weight of the student to the source with the given probability."""
         for weights, source in zip(self.student.parameters(), self.source.parameters(), strict=True):
             if weights.requires_grad:
                 generator = self.randomness.on(weights.device)

@@ -34,30 +34,30 @@ def ensemble_of(logits: list[Tensor], kind: Ensemble) -> Tensor:
 class DDA(Method):
     """Adapts the images, not the network: a diffusion model moves each image to the source data.
 
-    An image is mixed with noise, and a noise-predicting network that was trained on the source data removes the noise
-    step by step; a gradient keeps the coarse structures of the image. The prediction is the mean of the probabilities
-    of the image as given and as adapted: the more confident of the two decides. The network is in evaluation mode, with
-    the source's statistics. Images are independent, so predictions do not depend on how a stream is split into batches;
-    the published code takes the norm in the guidance over four images, this one each image's own.
+    Each image is mixed with noise, and a noise-predicting network that was trained on the source data removes the noise
+    step by step. A gradient keeps the coarse structures of the image. The prediction is the mean of the probabilities
+    of the image as given and as adapted, so the more confident of the two decides. The network runs in evaluation mode,
+    with the source's statistics. Images are independent, so predictions do not depend on how a stream is split into
+    batches. For the guidance, the published code takes the norm over four images, Midway the norm of each image.
 
     Paper: Gao et al., CVPR 2023.
 
     Args:
         model: The classifier; it does not change.
         denoiser: ``"cifar10"``, the network in the package (for natural images of about 32x32 pixels, in colour or
-            grey); or any network ``noise = denoiser(noisy, t)`` on images in [-1, 1]; or a pipeline with ``.unet`` and
+            grey); any network ``noise = denoiser(noisy, t)`` on images in [-1, 1]; or a pipeline with ``.unet`` and
             ``.scheduler``, such as ``diffusers.DDPMPipeline``. See ``midway.models.NoisePredictor``.
         schedule: The noise schedule of the denoiser, if it has none of its own: ``"linear"``, ``"cosine"``, or a tensor
             with the share of the image's variance that is left at each noise level.
-        respacing: Number of noise levels that the schedule is reduced to, at equal distances (published: 100); None by
-            the size of the images.
-        steps: Number of reverse steps, from this level down (published: 50); None by the size of the images.
+        respacing: Number of noise levels that the schedule is reduced to, at equal distances (published: 100); None
+            chooses by image size.
+        steps: Number of reverse steps, from this level down (published: 50); None chooses by image size.
         noise_level: Mix the image with the noise of the ``"first"`` reverse step or the ``"next"`` level (published).
-        scale: Strength of the guidance (published: 6, for 256x256 pixels); None by the size of the images.
+        scale: Strength of the guidance (published: 6, for 256x256 pixels); None chooses by image size.
         factor: Factor of the low-pass filter whose result the guidance keeps (published: 4).
         ensemble: ``"probabilities"``, the mean over the image as given and as adapted (published); ``"logits"``, the
             mean of these; or ``"none"``, the adapted image alone.
-        images_at_once: Images per pass through the denoiser, which changes no prediction; None limits memory.
+        images_at_once: Images per pass through the denoiser; None limits memory. It does not affect the predictions.
         seed: Seed of the noise.
 
     Attributes:
@@ -140,7 +140,7 @@ class DDA(Method):
 
     @classmethod
     def further_weights(cls, settings: Mapping[str, Any]) -> str | None:
-        """Return the digest of the denoiser in the package; others are not among the settings of plans."""
+        """Return the digest of a denoiser in the package; the settings of plans cannot contain others."""
         denoiser = settings.get("denoiser", "cifar10")
         known = {card.name: card.sha256[:16] for card in denoiser_cards()}
         return known.get(f"unet.{denoiser}")
@@ -167,7 +167,7 @@ class DDA(Method):
         return ensemble_of([*logits, self.network_logits(self.adapted_images)], self.ensemble)
 
     def mirrored_logits(self, images: Tensor) -> Tensor:
-        """Return the answers to the mirror images of the images as given and as adapted."""
+        """Return the logits for the mirror images of the images as given and as adapted."""
         adapted = images if self.adapted_images is None else self.adapted_images
         seen = [adapted] if self.ensemble == "none" else [images, adapted]
         return ensemble_of([self.network_logits(each.flip(-1)) for each in seen], self.ensemble)

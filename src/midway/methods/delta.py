@@ -27,23 +27,23 @@ Objective = Literal["entropy", "weighted", "pseudo"]
 class DELTA(Method):
     """TENT for streams whose classes are not balanced: moving statistics (TBR) and class-wise weights (DOT).
 
-    TBR normalises with moving averages of the batches' statistics instead of those of one batch. DOT weights the loss
-    of each image by the inverse of the moving frequency of its predicted class, so frequent classes do not dominate.
-    Both are added to the loss of another method. The prediction is the logits from before the (last) update.
+    TBR normalises with moving averages of batch statistics instead of those of one batch. DOT weights the loss of each
+    image by the inverse of the moving frequency of its predicted class, so frequent classes do not dominate. Both are
+    added to the loss of another method. The method returns the logits from before the (last) update.
 
     Paper: Zhao et al., ICLR 2023.
 
     Args:
         model: The classifier to adapt.
         objective: ``"entropy"`` (as in TENT); ``"weighted"``: entropy of the images with H < margin ln C, with weight
-            exp(margin ln C - H); ``"pseudo"``: cross-entropy with the own label of the images above the threshold. The
-            paper reports all three.
+            exp(margin ln C - H); ``"pseudo"``: cross-entropy with the predicted class, for images above the threshold.
+            The paper reports all three.
         margin: Largest entropy with ``"weighted"``, as a share of ln C (published: 0.5).
         threshold: Smallest confidence with ``"pseudo"`` (published: 0.4).
         averaging: Share of the past in the statistics (published: 0.95).
         class_averaging: Share of the past in the frequencies of the classes (published: 0.95).
-        optimizer: ``"adam"`` (the paper for CIFAR-100) or ``"sgd"`` with momentum 0.9 (ImageNet); None by the size.
-        lr: Step size (the paper: 1e-3 for CIFAR-100, 2.5e-4 for ImageNet); None by the size of the images.
+        optimizer: ``"adam"`` (the paper for CIFAR-100) or ``"sgd"`` with momentum 0.9 (ImageNet); None chooses by size.
+        lr: Step size (the paper: 1e-3 for CIFAR-100, 2.5e-4 for ImageNet); None chooses by image size.
         steps: Updates per batch (published: 1). Every pass of an update moves the statistics.
         predict: ``"before"`` the last update (published) or ``"after"`` it, at the cost of one more pass.
         loss: ``"entropy"``, or ``"come"`` in its place, in the loss and in the margin (Zhang et al., ICLR 2025).

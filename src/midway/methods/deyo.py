@@ -34,11 +34,11 @@ from midway.sampling import Randomness
 class DeYO(Method):
     """Adapts scales and shifts by the entropy of images whose predictions depend on the shape of the object.
 
-    A prediction is used if its entropy is below a margin, and if the probability of its class falls by more than a
-    threshold when the patches of the image are shuffled (PLPD, the pseudo-label probability difference). Both weigh the
-    entropy: exp(weight_margin - H) + exp(PLPD). The last stage of a deep network is frozen. Batch statistics, in the
-    shuffled pass those of the shuffled images; the prediction is the logits from before the update. If no image is
-    left, there is no step.
+    An image is used if the entropy of its prediction is below a margin, and if the probability of its predicted class
+    falls by more than a threshold when its patches are shuffled (PLPD, the pseudo-label probability difference). Both
+    determine the weight of its entropy, exp(weight_margin - H) + exp(PLPD). The last stage of a deep network is frozen.
+    The method uses batch statistics (of the shuffled images in their pass) and returns the logits from before the
+    update. If no image is left, it takes no step.
 
     Hyper-parameters left at None are resolved from the first batch, ``exclude`` at construction.
 
@@ -54,7 +54,7 @@ class DeYO(Method):
         exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
             three blocks and the final norm of transformers). None detects them, () excludes nothing.
         optimizer: ``"adam"`` (published comparisons for CIFAR) or ``"sgd"`` with momentum 0.9 (the paper for ImageNet).
-        lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: for ImageNet that of SAR, see
+        lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: SAR's for ImageNet, see
             ``midway.adaptation.step_sizes``).
         loss: ``"entropy"``, or ``"come"`` in its place, in the loss and in the filter (Zhang et al., ICLR 2025).
         seed: Seed of the shuffling.
@@ -163,7 +163,7 @@ class DeYO(Method):
 
 
 def shuffle_patches(images: Tensor, grid: int, generator: torch.Generator) -> Tensor:
-    """Cut each image into a grid of patches and put them in random order, another one for each image.
+    """Cut each image into a grid of patches and shuffle them, in a different order for each image.
 
     Images whose sides are not multiples of the grid are resized to the next smaller multiples, and back.
     """

@@ -27,14 +27,14 @@ VALUES_PER_PASS = 800_000
 class DUA(Method):
     """Updates the running statistics of BatchNorm layers image by image, with decaying momentum; no weight changes.
 
-    Each image becomes a batch of randomly cropped and flipped copies, as published also turned by random multiples of
-    90 degrees (``rotate=True``). These pass through the network with their own
-    statistics, and the running statistics are updated towards those with momentum m_i = 0.1 * 0.94^i + 0.005. After the
-    images of a batch, the prediction is f(x) with the running statistics.
+    Each image becomes a batch of randomly cropped and flipped copies. With ``rotate=True``, as published, they are also
+    turned by random multiples of 90 degrees. The copies pass through the network with their own statistics, and the
+    running statistics are updated towards these with momentum m_i = 0.1 * 0.94^i + 0.005. After the images of a batch,
+    the prediction is f(x) with the running statistics.
 
-    The copies' statistics do not depend on the running ones, so many images share a pass and their updates follow in
-    closed form, with the same result as one image at a time. The published code selects its best iteration by the test
-    error, which needs labels; this one uses the last.
+    The statistics of the copies do not depend on the running statistics. Many images therefore share a pass, and their
+    updates are computed in closed form, with the same result as one image at a time. The published code selects its
+    best iteration by the test error, which needs labels; Midway uses the last one.
 
     Paper: Mirza et al., CVPR 2022.
 
@@ -44,8 +44,8 @@ class DUA(Method):
         decay: Factor of the decaying part per image (published: 0.94).
         floor: Constant part of the momentum (published: 0.005).
         copies: Copies per image (published: 64).
-        images: Number of images after a reset to adapt to, None for all (published: 80); a pass over 64 copies each is
-            expensive, and the momenta of later images are near the floor.
+        images: Number of images to adapt to after a reset, None for all (published: 80). A pass over 64 copies of each
+            image is expensive, and the momenta of later images are near the floor.
         crop: ``"pad"`` by 4 pixels (published), ``"resize"`` a part; None resizes images of ImageNet's size, where a
             shift by 4 pixels hardly matters, and pads smaller ones.
         rotate: Turn each copy by 0, 90, 180 or 270 degrees at random (published: True; images that are not square by

@@ -30,13 +30,13 @@ class EATA(Method):
 
     An image is reliable if its entropy is below a margin, and redundant if its prediction is similar to the moving mean
     of the predictions selected so far. Each selected image has weight exp(margin - H). With Fisher images, a penalty
-    keeps the weights that matter for in-distribution data near the source; without them the method is ETA. Batch
-    statistics; the prediction is the logits from before the (last) update. If no image is selected, there is no
+    keeps the weights that matter for in-distribution data near the source; without them the method is ETA. The method
+    uses batch statistics and returns the logits from before the (last) update. If no image is selected, there is no
     backward pass. In networks without batch statistics the backward pass runs over the selected images alone if at most
     40 % are selected.
 
     Hyper-parameters left at None are resolved from the first batch: the redundancy by the number of classes, the others
-    by the size of the images (ImageNet's from 128 pixels per side); ``repr`` then shows them.
+    by image size (ImageNet's values from 128 pixels per side). ``repr`` then shows them.
 
     Paper: Niu et al., ICML 2022.
 

@@ -23,18 +23,18 @@ TOLERANCE = 1e-8
 class LAME(Method):
     """Makes predictions consistent with those of similar images of the batch; the network does not change.
 
-    On the graph of affinities between features, a few cheap iterations compute probabilities that agree with the
-    network's and with those of the neighbours. Source statistics; batches are independent. The prediction is
-    log-probabilities.
+    On a graph of affinities between features, a few cheap iterations compute probabilities that agree with the
+    network's and with those of the neighbours. The method uses the source's statistics and returns log-probabilities.
+    Batches are independent.
 
     Paper: Boudiaf et al., CVPR 2022.
 
     Args:
         model: The classifier; it needs a linear head, whose input is the features.
-        affinity: ``"knn"``: 1 for the nearest neighbours, else 0; ``"rbf"``: exp(-d^2 / 2 s^2), s being the mean
+        affinity: ``"knn"``: 1 for the nearest neighbours, else 0; ``"rbf"``: exp(-d^2 / 2 s^2), where s is the mean
             distance to the k-th nearest image, counting the image itself (published); ``"linear"``: the inner product.
-            Features have length 1. The default is not the published one: on shuffled streams all images are near each
-            other in the sense of ``"rbf"``, and whole batches get one class.
+            Features have length 1. The default is not the published one: on shuffled streams, ``"rbf"`` treats all
+            images as similar, and whole batches get one class.
         neighbours: k (published: 5).
         iterations: Largest number of fixed-point iterations (published: 100); they stop when the objective is constant.
         head: Name of the linear head, if it cannot be detected.
@@ -93,7 +93,7 @@ class LAME(Method):
 
 
 def affinities(features: Tensor, kind: Affinity, neighbours: int) -> Tensor:
-    """Return the affinity of each image (row) to each other one (column), (N, N)."""
+    """Return the affinity of each image (row) to every other image (column), (N, N)."""
     directions = normalize(features, dim=1)
     if kind == "linear":
         return directions @ directions.T

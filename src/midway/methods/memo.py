@@ -33,10 +33,10 @@ def marginal_entropy(logits: Tensor) -> Tensor:
 class MEMO(Method):
     """Adapts all weights to each image separately, towards one confident prediction over augmented views of it.
 
-    From the source weights, SGD minimises the entropy of the mean prediction over AugMix views; the result is the
-    prediction of the plain image after the step, and the next image starts from the source weights again. BatchNorm
-    layers mix the source's statistics with those of the views (of the plain image, for the prediction). The images are
-    independent, so predictions do not depend on how a stream is split into batches.
+    For each image, SGD starts from the source weights and minimises the entropy of the mean prediction over AugMix
+    views. The network then predicts the plain image. BatchNorm layers mix the source's statistics with those of the
+    views, or with those of the plain image for its prediction. The images are independent, so predictions do not depend
+    on how a stream is split into batches.
 
     Many images share one forward and backward pass at the source weights; networks that do not support this adapt image
     by image, with the same predictions.
@@ -45,14 +45,15 @@ class MEMO(Method):
 
     Args:
         model: The classifier to adapt.
-        views: Views per image (published: 32 for CIFAR, 64 for ImageNet); None by the size of the images.
-        lr: Step size of SGD (published: 0.005 for CIFAR, 0.00025 for ResNet-50 on ImageNet, AdamW for larger
-            networks); None by the size of the images.
-        crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part (ImageNet), before AugMix; None by the
-            size of the images.
+        views: Views per image (published: 32 for CIFAR, 64 for ImageNet); None chooses by image size.
+        lr: Step size of SGD (published: 0.005 for CIFAR, 0.00025 for ResNet-50 on ImageNet, AdamW for larger networks);
+            None chooses by image size.
+        crop: ``"pad"`` by 4 pixels (published for CIFAR) or ``"resize"`` a part (ImageNet), before AugMix; None chooses
+            by image size.
         steps: Steps per image (published: 1).
         prior: N: the source's statistics have weight N / (N + 1) (published for networks with BatchNorm, on ImageNet:
-            16); 0 uses those of the views alone. The published network for CIFAR has GroupNorm: no prior affects it.
+            16); 0 uses those of the views alone. It has no effect on the published network for CIFAR, which has
+            GroupNorm.
         fill: Colour that rotated, sheared and shifted views have outside the image: ``"grey"``, or ``"red"``, the dark
             red (128, 0, 0) of the published code, where one grey value was meant for three channels.
         images_at_once: Number of images per pass; None limits memory. It does not change the predictions.
@@ -152,7 +153,7 @@ class MEMO(Method):
             else:
                 supported = self._supports_many_images
             logits += [self._adapt(few[i : i + 1], seen[i : i + 1]) for i in range(len(few))]
-            self._supports_many_images = supported  # not if an error of the network itself recurs above
+            self._supports_many_images = supported  # not reached if one image alone raises as well
         return torch.cat(logits)
 
     def _adapt(self, images: Tensor, views: Tensor) -> Tensor:

@@ -47,14 +47,15 @@ class MITA(Method):
     Args:
         model: The classifier to adapt.
         data_model: ``"single"``: only the data model takes steps; the predictor is ``predictor_share`` of the way from
-            the source to it. The others are the paper's, with a predictor that takes steps of its own.
-            ``"persistent"``: the data model has its own weights, optimiser and chains, which persist from batch to
-            batch. ``"fresh"``: it starts from the predictor in every batch, takes the N~ - N further steps on the
-            predictor's chains and is discarded. ``"same"``: it is the predictor (MITA_Same).
+            the source to it. The others are the paper's, with a predictor that takes its own steps. ``"persistent"``:
+            the data model has its own weights, optimiser and chains, which persist from batch to batch. ``"fresh"``: it
+            starts from the predictor in every batch, takes the N~ - N further steps on the predictor's chains and is
+            discarded. ``"same"``: it is the predictor (MITA_Same).
         predictor_share: Position of the predictor between the source (0) and a single data model (1).
         predictor_steps: N, updates of the predictor per batch, unless the data model is single.
         data_model_steps: N~, updates of the data model per batch (the paper: more than N, at the same step size).
-        samples: Number of sampled images in each update, at most as many as images; 0 is as many (the paper).
+        samples: Number of sampled images in each update, at most the number of images; 0 uses as many as images (the
+            paper).
         langevin_steps: T, steps of the chains in each update; 0 takes the noise itself as samples.
         langevin_step_size: Alpha; a step is alpha / 2 times the gradient.
         langevin_noise: Standard deviation of the chains' noise; None is the paper's sqrt(alpha).
@@ -65,23 +66,23 @@ class MITA(Method):
         reinit_probability: Share of the buffer's chains that restart from noise.
         data_steps: Td, steps of the images.
         data_step_size: Alpha_d, for images in [0, 1].
-        shared_gradient: Take the gradient of the images' first step from the pass of the last update, in which the
-            model has not yet taken that update; False computes it in a pass of its own, as in the paper.
+        shared_gradient: Take the gradient of the images' first step from the pass of the last update, before the model
+            takes that update; False computes it in a separate pass, as in the paper.
         gradient_filter: ``"spectral"`` multiplies the gradient of the images at each frequency by the power of their
             batch, or of their kind with clustered statistics, relative to natural images
             (``midway.sampling.SpectralFilter``). None does not filter, as in the paper; images of low contrast or
             without fine detail are then lost in what the gradient adds.
         largest_decrease: Shorten the steps of an image whose energy would fall by more than this, to first order; None
-            does not, as in the paper. Steps on corrupted CIFAR-10 promise less; where the energy of a network is far
-            steeper, as it can be on drawings, images are lost without a limit.
+            sets no limit, as in the paper. Steps on corrupted CIFAR-10 stay below the default. If the energy of a
+            network is far steeper, as it can be on drawings, images are lost without a limit.
         by_uncertainty: Multiply the steps of the models and of the images by the squared mean uncertainty of the batch
             (1 - p of the top class), relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where
             the network is certain, little changes. The paper has the same steps for all batches.
-        balance_classes: Weigh the images in the update of a model so that the classes they are predicted to have count
-            alike (``midway.adaptation.energy.class_balance``): batches in which some classes are rare, or are rarely
+        balance_classes: Weight the images in the update of a model so that all predicted classes count alike
+            (``midway.adaptation.energy.class_balance``). Batches in which some classes are rare, or are rarely
             predicted, then do not teach the model to forget them.
-        keep_confidence: Answer with the class of the adapted image and the sorted probabilities of the image as given,
-            which an earlier pass has computed. Adapted images have low energy, and their answers too much confidence.
+        keep_confidence: Return the class of the adapted image with the sorted probabilities of the image as given,
+            which an earlier pass has computed. Adapted images have low energy, so their predictions are overconfident.
         adapt_data: False leaves the images as they are (MITA without D).
         adapt_model: False adapts the images to the source, which also predicts them (MITA without M).
         lr: Step size of Adam.
@@ -242,7 +243,7 @@ class MITA(Method):
         return self._answer(log_mean_softmax([self._predict(adapted), self.mirrored_logits(images)]), as_given)
 
     def mirrored_logits(self, images: Tensor) -> Tensor:
-        """Return the predictor's answers to the mirror images of the adapted images."""
+        """Return the predictor's logits for the mirror images of the adapted images."""
         return self._predict((images if self.adapted_images is None else self.adapted_images).flip(-1))
 
     def _adapt(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -259,7 +260,7 @@ class MITA(Method):
         if not self.adapt_data:
             self.adapted_images = images.clone()
             return self.adapted_images, None
-        shares = shares_of_images(self.model)  # with clustered statistics, each kind of images has a filter of its own
+        shares = shares_of_images(self.model)  # with clustered statistics, each kind of images has its own filter
         spectral = SpectralFilter(images, shares) if self.gradient_filter == "spectral" else None
         adapted = data_ada(  # x' = DataAda(theta~', x), Td steps
             self.data_energy,
@@ -293,5 +294,5 @@ class MITA(Method):
         return self.predictor_energy.logits(images)
 
     def _answer(self, predicted: Tensor, as_given: Tensor | None) -> Tensor:
-        """Return the predictions, with the confidence of the images as given if it is to be kept."""
+        """Return the predictions, with the confidence of the images as given if ``keep_confidence`` is set."""
         return predicted if as_given is None or not self.keep_confidence else exchange_top(as_given, predicted)

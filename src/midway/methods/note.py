@@ -32,9 +32,9 @@ class NOTE(Method):
     """Adapts scales, shifts and running statistics to a class-balanced memory of the stream; images are independent.
 
     BatchNorm layers become instance-aware (``midway.adaptation.instance_aware``): an image is normalised with the
-    running statistics, corrected where its own deviate by more than chance. Predictions do not depend on the rest of
-    the batch. Every 64 images, one step of Adam minimises the entropy of the memory, with the statistics of the memory,
-    and the running statistics move towards these. Labels that come in runs therefore do no harm.
+    running statistics, corrected where its own statistics deviate by more than chance. Predictions do not depend on the
+    rest of the batch. Every 64 images, one step of Adam minimises the entropy of the memory, with the statistics of the
+    memory, and the running statistics move towards these. Labels that come in runs therefore do no harm.
 
     The published networks are trained with instance-aware layers. NOTE*, the published variant for shuffled streams, is
     ``batch_statistics=True, sampling="recent", lr=1e-3``: the statistics of the batch replace the running ones.
@@ -48,9 +48,9 @@ class NOTE(Method):
         sampling: ``"balanced"``, the paper's PBRS; ``"recent"``: the latest images.
         momentum: Momentum of the running statistics (published: 0.01).
         batch_statistics: Replace the running statistics by those of the batch (NOTE*). The images of a batch are then
-            predicted together, before its updates; the published code waits for as many images as the memory has.
+            predicted together, before its updates; the published code waits until it has as many images as the memory.
         lr: Step size of Adam (published: 1e-4; 1e-3 for NOTE*).
-        weight_decay: Weight decay of Adam (the paper: 0, which its code ignores for CIFAR and uses 5e-4).
+        weight_decay: Weight decay of Adam (the paper: 0; for CIFAR, its code ignores this and uses 5e-4).
         loss: ``"entropy"``, or ``"come"`` in its place (Zhang et al., ICLR 2025).
         seed: Seed of the memory.
 

@@ -22,13 +22,13 @@ from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
 class PL(Method):
     """Trains scales and shifts of the normalisation layers on the network's own confident predictions as labels.
 
-    The loss is the cross-entropy between f(x) and its own largest class, over the images whose largest probability is
-    above the threshold; if there are none, no step is taken. The prediction is the logits from before the (last)
+    The loss is the cross-entropy between f(x) and its most probable class, over the images whose largest probability is
+    above the threshold. If there are none, no step is taken. The method returns the logits from before the (last)
     update.
 
-    The paper trains with pseudo labels and knows no test-time adaptation. ``preset="published"`` is the setting of the
-    comparison in TEA's code, which adapts all weights in small steps; the defaults adapt what TENT adapts, with its
-    step size and batch statistics, and differ from TENT only in the loss.
+    The paper uses pseudo labels in training, not at test time. ``preset="published"`` is the setting of the comparison
+    in TEA's code, which adapts all weights in small steps; the defaults adapt what TENT adapts, with its step size and
+    batch statistics, and differ from TENT only in the loss.
 
     Paper: Lee, ICML workshops 2013.
 

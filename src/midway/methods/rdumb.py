@@ -20,10 +20,10 @@ INTERVAL = 1000
 
 @register
 class RDumb(EATA):
-    """ETA, EATA without Fisher images, that resets weights, optimiser and mean prediction every 1,000 batches.
+    """Resets weights, optimiser and mean prediction of ETA (EATA without Fisher images) every 1,000 batches.
 
-    It is a baseline for long streams, on which most methods end below the source.
-    On shorter ones it is ETA. ``midway.Periodic`` resets any other method.
+    It is a baseline for long streams, on which most methods end below the source. On shorter streams, it is ETA.
+    ``midway.Periodic`` resets any other method.
 
     Paper: Press et al., NeurIPS 2023.
 
@@ -33,7 +33,7 @@ class RDumb(EATA):
         margin: Largest entropy of a reliable image, as a share of ln C (published: 0.4; one of the authors' two
             repositories has 0.355).
         redundancy: d, largest cosine to the mean prediction (the paper: 0.05 for ImageNet; published comparisons: 0.4
-            for CIFAR-10 and CIFAR-100); None by the number of classes.
+            for CIFAR-10 and CIFAR-100); None chooses by the number of classes.
         averaging: Share of the past in the mean prediction (the paper: 0.9).
         optimizer: ``"adam"`` (published comparisons for CIFAR) or ``"sgd"`` with momentum 0.9 (the paper for ImageNet).
         lr: Step size (published comparisons: 1e-3 for CIFAR; the paper: 2.5e-4 for ImageNet).
@@ -95,7 +95,7 @@ class RDumb(EATA):
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
-        """Return those of the paper for ImageNet and of comparisons for CIFAR; other redundancies are those of EATA."""
+        """Return the paper's values for ImageNet and those of comparisons for CIFAR; other redundancies are EATA's."""
         defaults = super().defaults_for(problem)
         del defaults["fisher_weight"]
         return defaults | {"redundancy": 0.4 if 10 <= problem.classes <= 100 else redundancy_margin(problem.classes)}

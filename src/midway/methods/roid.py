@@ -30,15 +30,15 @@ PriorCorrection = Literal["logits", "unscaled", "probabilities"]
 class ROID(Method):
     """Adapts scales and shifts on certain and diverse images, and averages the weights with those of the source.
 
-    The loss of an image is its soft likelihood ratio, and the symmetric cross-entropy between its prediction and that
-    of its augmentation. Its weight grows with the certainty of its prediction and with the distance of that from the
-    moving mean of all predictions; images nearer to that mean than the average are left out. After each step the
-    weights move a little towards the source. The prediction is the logits from before the update, corrected towards
-    the classes that the batch seems to contain. Batch statistics.
+    The loss of an image is its soft likelihood ratio plus the symmetric cross-entropy between its prediction and that
+    of its augmentation. The weight of an image grows with the certainty of its prediction and with the distance of the
+    prediction from the moving mean of all predictions. Images nearer to this mean than the average are left out. After
+    each step, the weights move a little towards the source. The method uses batch statistics and returns the logits
+    from before the update, corrected towards the classes that the batch seems to contain.
 
     If all images are equally certain or equally distant, as in a batch of one, they have the same weight. The loss is
-    divided by the number of images in the batch; the published code divides by the usual number, which makes a short
-    last batch count less.
+    divided by the number of images in the batch; the published code divides by the nominal batch size, so a short last
+    batch counts less.
 
     Paper: Marsden et al., WACV 2024.
 
@@ -49,12 +49,12 @@ class ROID(Method):
         source_share: Share of the source in the weights after each step (published: 0.01).
         consistency: Use the cross-entropy with the augmentation (published: True).
         prior_correction: ``"logits"`` multiplies the logits by C times the smoothed mean prediction, although a
-            negative logit then rises for a rare class; ``"unscaled"`` without the factor C, as in the published code:
-            the classes are the same, but the confidences become those of logits C times smaller; ``"probabilities"``
+            negative logit then rises for a rare class; ``"unscaled"`` omits the factor C, as in the published code: the
+            classes are the same, but the confidences are those of logits C times smaller; ``"probabilities"``
             multiplies the probabilities; None does not correct.
         per_image: Draw an augmentation for each image instead of one for the batch (published: False).
         optimizer: ``"adam"`` (published for CIFAR) or ``"sgd"`` with Nesterov momentum 0.9 (ImageNet).
-        lr: Step size (published: 1e-3 for CIFAR, 2.5e-4 for ImageNet); None by the size of the images.
+        lr: Step size (published: 1e-3 for CIFAR, 2.5e-4 for ImageNet); None chooses by image size.
         seed: Seed of the augmentation.
 
     Example:
@@ -173,7 +173,7 @@ def min_max(values: Tensor) -> Tensor:
 
 
 def corrected(logits: Tensor, how: PriorCorrection | None) -> Tensor:
-    """Correct predictions by the smoothed mean prediction of their batch: fewer images smooth it more."""
+    """Correct predictions by the smoothed mean prediction of their batch; smaller batches are smoothed more."""
     p = logits[logits.isfinite().all(dim=1)].softmax(dim=1)
     if how is None or not len(p):
         return logits

@@ -27,10 +27,11 @@ class RoTTA(Method):
     """Adapts scales and shifts of a student to a teacher on a memory of certain, recent and class-balanced images.
 
     The teacher, the moving average of the student, predicts the images of a batch, which are then offered to the memory
-    one by one. After every 64 images the student takes a step on the cross-entropy between its predictions of the
-    augmented memory and the teacher's of the plain one, in which old images count less, and the teacher follows. The
-    BatchNorm layers of both normalise with moving averages of statistics that start from the source's, so correlated
-    labels harm little and single images are enough. The prediction is the teacher's from before any update.
+    one by one. After every 64 images, the student takes a step on the cross-entropy between its predictions for the
+    augmented memory and the teacher's for the plain memory. Old images count less. The teacher then follows the
+    student. The BatchNorm layers of both normalise with moving averages that start from the source's statistics, so
+    correlated labels do little harm and single images suffice. The method returns the teacher's prediction from before
+    any update.
 
     Paper: Yuan et al., CVPR 2023.
 

@@ -33,9 +33,9 @@ def anchoring(logits: Tensor, augmented: Tensor, anchor: Tensor) -> Tensor:
 
 
 def alignment(views: Tensor, temperature: float) -> Tensor:
-    """Return the contrastive loss of views (V, N, width): those of one image attract, those of others repel each other.
+    """Return the contrastive loss of views (V, N, width): views of the same image attract, others repel each other.
 
-    For each view, the mean over the other views of its image of -log softmax of the cosines / temperature, where the
+    For each view, this is the mean of -log softmax(cosines / temperature) over the other views of its image, where the
     softmax is over all views but itself.
     """
     count, images = views.shape[:2]
@@ -52,12 +52,12 @@ class SANTA(Method):
     """Adapts scales and shifts by self-training on the source's predictions and by aligning features with prototypes.
 
     The predictions of an image and of its augmentation are drawn to that of the source model, the anchor. A contrastive
-    loss behind a small projector, which is trained along, brings the features of an image, of its augmentation and the
-    nearest class prototype together. Batch statistics, also in the anchor; the prediction is the logits from before the
-    update.
+    loss after a small projector, which is trained too, draws together the features of an image, those of its
+    augmentation and the nearest class prototype. The method and the anchor use batch statistics. The method returns the
+    logits from before the update.
 
-    The prototypes are mean features of the source's classes. Without source images they are the rows of the head, at
-    the length of the features of the batch, which is not published but needs no source data.
+    The prototypes are mean features of the source's classes. Without source images, they are the rows of the head,
+    scaled to the length of the features of the batch. This is not published but needs no source data.
 
     Paper: Chakrabarty et al., TMLR 2023.
 
@@ -73,7 +73,7 @@ class SANTA(Method):
         temperature: Temperature of the contrastive loss (published: 0.1).
         per_image: Draw an augmentation for each image instead of one for the batch (published: False).
         optimizer: ``"adam"`` (published for CIFAR) or ``"sgd"`` with Nesterov momentum 0.9 (ImageNet).
-        lr: Step size (published: 1e-3 for CIFAR, 0.01 for ImageNet); None by the size of the images.
+        lr: Step size (published: 1e-3 for CIFAR, 0.01 for ImageNet); None chooses by image size.
         head: Name of the linear head, if it cannot be detected.
         seed: Seed of the augmentations and of the projector.
 

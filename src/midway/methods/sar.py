@@ -35,9 +35,9 @@ class SAR(Method):
     """Adapts scales and shifts by the entropy of reliable images, towards a flat minimum; resets after a collapse.
 
     Reliable images have an entropy below a margin. The gradient is taken at perturbed weights (SAM), where the filter
-    is applied again. If the moving mean of that second loss falls below a threshold, the network is about to
-    predict one class for all images: weights, optimiser and the mean itself are reset. The last stage of a deep network
-    is frozen. Batch statistics; the prediction is the logits from before the (last) update.
+    is applied again. If the moving mean of that second loss falls below a threshold, the network is about to predict
+    one class for all images: weights, optimiser and the mean itself are reset. The last stage of a deep network is
+    frozen. The method uses batch statistics and returns the logits from before the (last) update.
 
     Hyper-parameters left at None are resolved from the first batch (``repr`` then shows them), ``exclude`` at
     construction.
@@ -53,7 +53,7 @@ class SAR(Method):
         exclude: Names of modules whose normalisation layers are frozen (the paper: the last stage of ResNets, the last
             three blocks and the final norm of transformers). None detects them, () excludes nothing.
         lr: Step size of SGD. None is 0.01 for CIFAR-10 and 0.001 for CIFAR-100 (TEA's comparison; the paper has no
-            CIFAR) and the paper's for ImageNet, see ``midway.adaptation.step_sizes``.
+            CIFAR) and the paper's value for ImageNet, see ``midway.adaptation.step_sizes``.
         momentum: Momentum of SGD (the paper: 0.9).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.
@@ -127,7 +127,7 @@ class SAR(Method):
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
-        """Return the paper's values for ImageNet's size, those of TEA's comparison and Midway's share of ln C else."""
+        """Return the paper's values for ImageNet's size, else those of TEA's comparison and Midway's share of ln C."""
         share = math.log(problem.classes) / math.log(IMAGENET_SIZE.classes)
         small = 0.01 if problem.classes < 100 else 0.001
         return {

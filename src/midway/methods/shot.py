@@ -26,8 +26,8 @@ class SHOT(Method):
     """Adapts weights before the head to make each prediction certain and the predictions together diverse.
 
     The loss is the mean entropy, minus the entropy of the mean prediction, plus a share of the cross-entropy with the
-    network's own confident predictions. The head is frozen, which preserves the meaning of the features. Batch
-    statistics; one pass over the stream; the prediction is the logits from before the (last) update.
+    network's own confident predictions. The head is frozen, which preserves the meaning of the features. The method
+    uses batch statistics, sees the stream once, and returns the logits from before the (last) update.
 
     Paper: Liang et al., ICML 2020.
 
@@ -43,7 +43,7 @@ class SHOT(Method):
         betas: Averaging of Adam's moments (Adam's own: 0.9, 0.999).
         steps: Updates per batch (TEA's comparison: 1).
         predict: ``"before"`` the last update (TEA's comparison) or ``"after"`` it, at the cost of one more pass.
-        loss: ``"entropy"``, or ``"come"`` in its place, for each image by itself (Zhang et al., ICLR 2025).
+        loss: ``"entropy"``, or ``"come"`` in its place for each image (Zhang et al., ICLR 2025).
 
     Example:
         >>> import midway, torch

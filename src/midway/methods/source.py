@@ -11,7 +11,7 @@ from midway.adaptation.registry import register
 
 @register
 class Source(Method):
-    """Nothing adapts: evaluation mode, source statistics.
+    """Predicts with the unadapted network, in evaluation mode and with the source's statistics.
 
     Example:
         >>> import midway, torch

@@ -18,11 +18,10 @@ from midway.functional import entropy
 class T3A(Method):
     """Replaces the last layer by class prototypes computed from the features seen so far; no weight changes.
 
-    The rows of the classifier are the first supports, each of the class that the classifier predicts for it (nearly
-    always its own). Every image adds its features to the supports of the
-    class that the classifier predicts; each class keeps the M supports of lowest entropy. A logit is the inner product
-    of the features with the direction of the class's summed unit supports, including those of the batch. Source
-    statistics.
+    The first supports are the rows of the classifier, each with the class that the classifier predicts for it (nearly
+    always its own). Every image adds its features to the supports of its predicted class, and each class keeps the M
+    supports with the lowest entropy. A logit is the inner product of the features with the direction of the class's
+    summed unit supports, including those of the batch. The method uses the source's statistics.
 
     Paper: Iwasawa and Matsuo, NeurIPS 2021.
 

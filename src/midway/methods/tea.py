@@ -20,8 +20,8 @@ from midway.sampling import Randomness
 class TEA(Method):
     """Adapts scales and shifts of the normalisation layers to make the test images likely under the model.
 
-    The steps are Algorithm 1 of the MITA paper (``midway.adaptation.energy.ModelAda``). The prediction is from after
-    the update, with batch statistics.
+    The steps are Algorithm 1 of the MITA paper (``midway.adaptation.energy.ModelAda``). The method uses batch
+    statistics and returns the logits from after the update.
 
     Paper: Yuan et al., CVPR 2024.
 

@@ -21,15 +21,15 @@ from midway.adaptation.space import Integers, LogUniform, search_over
 class Tent(Method):
     """Adapts scales and shifts of the normalisation layers to make predictions confident.
 
-    Each batch takes Adam steps on the mean entropy of its predictions, with batch statistics. The prediction is the
-    logits from before the (last) update, as published, which costs no further pass.
+    For each batch, the optimiser takes steps on the mean entropy of the predictions, with batch statistics. The method
+    returns the logits from before the (last) update, as published, which takes no further pass.
 
     Paper: Wang et al., ICLR 2021.
 
     Args:
         model: The classifier to adapt.
-        optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (the paper: for ImageNet SGD); None by the image size.
-        lr: Step size (the paper: 1e-3, for ImageNet 2.5e-4); None by the size of the images.
+        optimizer: ``"adam"`` or ``"sgd"`` with momentum 0.9 (the paper: SGD for ImageNet); None chooses by image size.
+        lr: Step size (the paper: 1e-3, or 2.5e-4 for ImageNet); None chooses by image size.
         betas: Averaging of Adam's moments (the paper: 0.9, 0.999).
         steps: Updates per batch (the paper: 1).
         predict: ``"before"`` the last update (the paper) or ``"after"`` it, at the cost of one more pass.

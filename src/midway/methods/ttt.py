@@ -29,11 +29,11 @@ def rotation_labels(numbers: Tensor, *, square: bool) -> Tensor:
 
 @register
 class TTT(Method):
-    """Adapts the features that two heads share by a task without labels: by how much an image has been turned.
+    """Adapts the features that two heads share by a task without labels: predicting how an image was rotated.
 
-    The network has been trained with a second head that tells rotations by 0, 90, 180 and 270 degrees. SGD minimises
-    the cross-entropy of that head on turned copies of the test images; the prediction is f(x) of the plain images
-    afterwards. Online, the weights are kept for the next images (one step for each group of images); otherwise every
+    The network was trained with a second head that predicts rotations by 0, 90, 180 and 270 degrees. SGD minimises the
+    cross-entropy of this head on rotated copies of the test images; the prediction is f(x) of the plain images
+    afterwards. Online, the weights are kept for the next images (one step for each group of images). Otherwise, every
     group starts from the source (ten steps). BatchNorm layers keep the source's statistics.
 
     Paper: Sun et al., ICML 2020.
@@ -41,17 +41,17 @@ class TTT(Method):
     Args:
         model: The classifier to adapt; it needs a rotation head, as ``models.load("wrn16_2_rotation.cifar10")`` has.
         auxiliary: The rotation head: the name of a method of the model from images to the logits of 0, 90, 180 and 270
-            degrees, anticlockwise as by ``torch.rot90``.
+            degrees, anticlockwise as in ``torch.rot90``.
         online: Keep the adapted weights (TTT-Online), or start from the source for each group of images (TTT).
         lr: Step size of SGD, as published.
         steps: Steps for each group of images; None: 1 online, else 10 (published).
-        images_per_step: Images in a group, which share their steps (published: 1); more take less time.
+        images_per_step: Images in a group, which share their steps (published: 1); larger groups take less time.
         copies: Copies of each image per step, cropped, flipped and turned at random (published: 32).
         rotations: ``"each"`` turns the copies by 0, 90, 180, 270 degrees in order, ``"random"`` by a random one of
             these (published).
         trainable: ``"shared"``, the weights in front of both heads (the paper), or ``"branch"``, those of the rotation
             head too (its published code).
-        crop: ``"pad"`` by 4 pixels (published) or ``"resize"`` a part; None by the size of the images.
+        crop: ``"pad"`` by 4 pixels (published) or ``"resize"`` a part; None chooses by image size.
         seed: Seed of the copies.
 
     Example:

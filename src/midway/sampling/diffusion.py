@@ -1,4 +1,4 @@
-"""Moving images to where a diffusion model expects images: noise, then guided reverse steps (DDA)."""
+"""Moving images towards the data of a diffusion model: noise, then guided reverse steps (DDA)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Predict = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
 
 
 def low_pass(images: Tensor, factor: int) -> Tensor:
-    """Shrink images by a factor and enlarge them again (bicubic, antialiased): what is left are coarse structures.
+    """Shrink images by a factor and enlarge them again (bicubic, antialiased), which leaves the coarse structures.
 
     Example:
         >>> import torch
@@ -81,8 +81,8 @@ def purify(
     """Mix images with noise and remove it step by step, guided by their coarse structures (Gao et al., CVPR 2023).
 
     After each reverse step the images move by ``scale`` times the gradient that brings the low-pass filter of the
-    predicted image nearer to that of the given one; the gradient passes through the network. The norm is each image's
-    own: images do not affect each other.
+    predicted image nearer to that of the given one; the gradient passes through the network. The norm is computed for
+    each image, so images do not affect each other.
 
     Args:
         images: Images (N, C, H, W) in [-1, 1].

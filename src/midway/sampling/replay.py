@@ -160,7 +160,7 @@ class ReplayBuffer(UniformNoise):
 
 
 class _Overwritten(Changes):
-    """What a replay buffer was, without a copy of its images: those that are overwritten are copied then."""
+    """An earlier state of a replay buffer, without a copy of all images: they are copied when they are overwritten."""
 
     def __init__(self, buffer: ReplayBuffer) -> None:
         self.buffer = buffer

@@ -13,10 +13,10 @@ images relative to that of natural images:
     R(f) = min(1, P(f) / P_natural(f)).
 
 P is the mean power of the batch in the cosine transform (whose mirrored edges add no power). In a batch of several
-kinds of images it is that of the images of the same kind: the fine detail of blurred images is weak although that of
-noisy images beside them is strong. P_natural falls with the square of the frequency and belongs to images with a
-standard deviation of 0.25, the usual one of photographs. Noise adds power, so noisy images are filtered little, also at
-the frequencies of the noise.
+kinds of images, P is the mean power of the same kind: the fine detail of blurred images is weak, although that of noisy
+images in the batch is strong. P_natural falls with the square of the frequency and belongs to images with a standard
+deviation of 0.25, the usual one of photographs. Noise adds power, so noisy images are filtered little, also at the
+frequencies of the noise.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def correlated(
     batch_size: int = 200,
     seed: int = 0,
 ) -> Stream:
-    """A continual stream whose labels come in runs within each shift, in NOTE's way; at 0 they are sorted.
+    """A continual stream whose labels come in runs within each shift, as in NOTE; at 0 they are sorted.
 
     Within a shift, ``correlate`` orders the images. Shifts with the same images have the same order. The other
     arguments are those of ``continual``.
@@ -136,12 +136,12 @@ def practical(
 
 
 def correlate(labels: NDArray[np.int64], concentration: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return an order of images in which labels come in runs, in NOTE's way; sorted labels at concentration 0.
+    """Return an order of images in which labels come in runs, as in NOTE; sorted labels at concentration 0.
 
     There are as many sections as classes. The images of a class are shuffled and divided over the sections in shares
     from a Dirichlet distribution; sections that already have their equal part get none. Within a section the classes
-    follow each other in random order. All is drawn again until the smallest section has ten images; where that does not
-    happen (many classes, small concentrations) the most even of 100 draws is taken.
+    follow each other in random order. Everything is drawn again until the smallest section has ten images. If that does
+    not happen (many classes, small concentrations), the most even of 100 draws is used.
     """
     if concentration == 0:
         return np.argsort(labels, kind="stable")
@@ -183,7 +183,7 @@ def distribute_classes(labels: NDArray[np.int64], *, concentration: float, seed:
 
 
 def in_slots(labels: NDArray[np.int64], concentration: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return an order of the images in slots, within which each class is one run, in RoTTA's way."""
+    """Return an order of the images in slots, within which each class is one run, as in RoTTA."""
     slots = _sections(labels, min(len(np.unique(labels)), MOST_SLOTS), concentration, rng)
     return np.concatenate([slot[index] for slot in slots for index in rng.permutation(len(slot))])
 

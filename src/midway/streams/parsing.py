@@ -100,7 +100,7 @@ def scenario_text(kind: str, shifts: Sequence[str], amount: float | None = None,
 
 
 def expand(text: str, *, severity: int = SEVERITY) -> list[Scenario]:
-    """Read a text that may stand for several scenarios.
+    """Read a text that may describe several scenarios.
 
     ``pure:all`` is fifteen pure scenarios, ``sweep:glass_blur/gaussian_noise`` the mixtures of the paper's ratio sweep,
     ``sweep:fog/snow@0.1+0.2`` those of other ratios; every other text is one scenario, as for ``Scenario.parse``.

@@ -37,7 +37,7 @@ class Batch:
 
 
 class Stream:
-    """A fixed sequence of batches; iterating twice gives the same bits twice.
+    """A fixed sequence of batches; every iteration yields the same bits.
 
     A stream consists of the index of the image at each position, the group at each position, and the images of each
     group. Images that are not arrays in memory are read, or corrupted, one batch ahead in a worker thread.
@@ -49,7 +49,7 @@ class Stream:
         group: Index of the group at each position, in the order of ``sources``. Default: the first group.
         batch_size: Images per batch; the last batch may be smaller.
         name: Name of the stream in tables, usually the text of its scenario.
-        folder_classes: Number of class folders that the labels count, if it is not known which logits they are.
+        folder_classes: Number of class folders that the labels refer to, if it is not known which logits they are.
 
     Example:
         >>> import numpy as np

@@ -18,7 +18,7 @@ def imbalanced(
 ) -> Stream:
     """One shift with a label shift over time, as in SAR: in each of C periods one class is ``ratio`` times as likely.
 
-    The classes have their periods in random order. Images are drawn with replacement, two draws per image of the data
+    The classes take their turns in random order. Images are drawn with replacement, two draws per image of the data
     set. The published ratios are 1,000 to 5,000, and 500,000 for infinity, where a period has one class. The other
     arguments are those of ``pure``; the seed is also that of the draws.
 

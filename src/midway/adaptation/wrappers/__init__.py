@@ -16,7 +16,7 @@ from midway.adaptation.state import Stateful
 class Wrapper(Method):
     """A method that passes its images to another method and changes when or how that one adapts.
 
-    A subclass writes ``step`` with ``self.method``, a copy that starts from its source. The inner method keeps its own
+    A subclass defines ``step`` with ``self.method``, a copy that starts from its source. The inner method keeps its own
     state, hyper-parameters and diagnostics; the wrapper declares only its own state.
     """
 
@@ -26,7 +26,7 @@ class Wrapper(Method):
             raise TypeError(f"{type(self).__name__} wraps a method, such as Tent(model), got {type(method).__name__}.")
         self.method = self.add_state("method", copy.deepcopy(method))
         self.method.reset()
-        self.fallback, self.method.fallback = self.method.fallback, ()  # this object is the one that answers
+        self.fallback, self.method.fallback = self.method.fallback, ()  # this object is the one that predicts
         name, inner = type(self).__name__.lower(), method.about
         self.about = replace(inner, name=f"{name}({inner.name})", title=f"{inner.title}, {name}")
         self._warned_of_single_image = False
@@ -58,11 +58,11 @@ class Wrapper(Method):
         return self.method.takes_batches
 
     def network_logits(self, images: Tensor) -> Tensor:
-        """Return what the inner method's network answers in its present state, without gradients."""
+        """Return the logits of the inner method's network in its current state, without gradients."""
         return self.method.network_logits(images)
 
     def mirrored_logits(self, images: Tensor) -> Tensor:
-        """Return what the inner method answers to the mirror images of the last batch."""
+        """Return the inner method's logits for the mirror images of the last batch."""
         return self.method.mirrored_logits(images)
 
     def num_trainable(self) -> int:

@@ -20,11 +20,11 @@ SAME_CLASSES = 0.25  # two histograms count as equal if they differ in at most t
 class Guarded(Wrapper):
     """Detects a collapse of a method from its predictions, and restores the last good state.
 
-    Predictions are suspicious if they are not finite, if they name too few classes, or if their mean entropy is close
-    to 0 or to its maximum. A batch may have such predictions for a good reason (all its images are of one class), so
-    the last good state predicts a suspicious batch too: few classes are a collapse only if that state names other
-    ones, and an extreme entropy only if that state's is not extreme. The good state is then restored, and its network
-    predicts the batch without adapting to it. ``diagnostics`` counts ``rollbacks`` and their reasons.
+    Predictions are suspicious if they are not finite, if they contain too few classes, or if their mean entropy is
+    close to 0 or to its maximum. A batch may have such predictions for a good reason (all its images are of one class),
+    so the last good state predicts a suspicious batch too. Few classes are a collapse only if that state predicts other
+    classes, and an extreme entropy only if that state's is not extreme. The good state is then restored, and its
+    network predicts the batch without adapting to it. ``diagnostics`` counts ``rollbacks`` and their reasons.
 
     A state is good once it has predicted a batch without suspicion; the source is good at the start. A suspicious batch
     costs one more forward pass.

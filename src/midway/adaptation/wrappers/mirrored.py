@@ -1,4 +1,4 @@
-"""Mirrored: the answers to an image and to its mirror image, averaged."""
+"""Mirrored: the predictions for an image and for its mirror image, averaged."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from midway.functional import log_mean_softmax
 
 @register_wrapper
 class Mirrored(Wrapper):
-    """Averages the probabilities of each image and of its mirror image, for one forward pass more.
+    """Averages the probabilities of each image and of its mirror image, at the cost of one more forward pass.
 
-    The method adapts to the images as usual. Then its network, in the state after that, answers the mirror images; MITA
-    answers those of the images it has adapted; methods that leave the network as it is (T3A, LAME, MEMO) answer mirror
-    images as the source does. Do not use it where mirroring changes the label (digits, text, left and
-    right). ``midway.adapt(model, "bn", views="mirror")`` is the same.
+    The method adapts to the images as usual. Its network then predicts the mirror images in the state after the step.
+    MITA predicts those of its adapted images. Methods that do not change the network (T3A, LAME, MEMO) predict mirror
+    images like the source. Do not use it where mirroring changes the label (digits, text, left and right).
+    ``midway.adapt(model, "bn", views="mirror")`` is the same.
 
     Args:
         method: The method to wrap. It is copied, never changed.
@@ -40,7 +40,7 @@ class Mirrored(Wrapper):
         return self.method.adapts_to
 
     def network_logits(self, images: Tensor) -> Tensor:
-        """Return the mean of the network's answers to the images and to their mirror images."""
+        """Return the mean of the network's predictions for the images and for their mirror images."""
         return log_mean_softmax([self.method.network_logits(each) for each in (images, images.flip(-1))])
 
     def step(self, images: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ from midway.adaptation.wrappers import Wrapper, register_wrapper
 
 @register_wrapper
 class Periodic(Wrapper):
-    """Resets a method completely after every so many batches, so no error accumulates for longer.
+    """Resets a method completely at regular intervals, so errors do not accumulate for longer.
 
-    Weights, statistics, optimiser, moving averages and random state are reset; diagnostics go on, and ``resets`` is one
-    of them. ``midway.RDumb`` is the published combination with ETA. Streams shorter than the interval are not affected:
-    15 times 10,000 images in batches of 200 are 750 batches.
+    Weights, statistics, optimiser, moving averages and random state are reset; diagnostics continue, and ``resets`` is
+    one of them. ``midway.RDumb`` is the published combination with ETA. Streams shorter than the interval are not
+    affected: 15 times 10,000 images in batches of 200 are 750 batches.
 
     Args:
         method: The method to wrap. It is copied, never changed.

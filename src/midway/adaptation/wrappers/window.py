@@ -16,11 +16,11 @@ IMAGES = 16
 class Window(Wrapper):
     """Gives a method single images in a sliding window, for streams that have no batches.
 
-    The window fills image by image; then each image overwrites the oldest. Each time that all its images are new, the
-    method adapts to the window; in between, the network predicts in its present state. In networks with batch
-    statistics each prediction takes a pass over the window, in others over the image alone. Batches of several images
-    are treated as single images in turn, so predictions do not depend on how a stream is divided. Methods that leave
-    the network as it is (T3A, LAME, MEMO) gain nothing in a window: between updates it answers as the source does.
+    The window fills image by image; then each image overwrites the oldest. Whenever all its images are new, the method
+    adapts to the window. In between, the network predicts in its current state. In networks with batch statistics each
+    prediction takes a pass over the window, in others over the image alone. Batches of several images are treated as
+    single images in turn, so predictions do not depend on how a stream is divided. Methods that do not change the
+    network (T3A, LAME, MEMO) gain nothing in a window: between updates it predicts like the source.
 
     Protocol: the single-sample setting of Marsden et al., WACV 2024.
 
