@@ -92,6 +92,9 @@ def write_section(section: Section, folder: Path) -> str:
     parts += [to_brief_markdown(table)] if section.brief else map(to_markdown, split_columns(table, at_most=9))
     if section.shares:
         parts += ["Share of the images that a filter selects, in percent:\n", shares_table(records, section.shares)]
+    if section.against:
+        parts += ["MITA minus others, in points of accuracy on all images of a stream:\n"]
+        parts += [differences_table(rows, section.against)]
     if section.ranked:
         parts += ranking(rows, data)
     parts += [f"{section.verdict}\n"] if section.verdict else []
@@ -167,6 +170,33 @@ def shares_table(records: Iterable[Record], shares: Iterable[tuple[str, str]]) -
         for scenario, row in selected.items()
     ]
     return markdown_table(["", *named], rows)
+
+
+def differences_table(rows: Frame, others: Sequence[str], method: str = "mita") -> str:
+    """Return the differences in accuracy from other methods, means over seeds with their spread, streams down."""
+    accuracies = {
+        (row.label, row.scenario, row.seed): row.value
+        for row in rows
+        if row.metric == "accuracy" and part_of(row) == "all"
+    }
+    seeds = sorted(rows.unique("seed"))
+    lines: list[list[str]] = []
+    columns: list[list[float]] = [[] for _ in others]
+    for scenario in rows.unique("scenario"):
+        name = str(scenario).replace(":", ": ").replace("_", " ")
+        line = [name]
+        for other, column in zip(others, columns, strict=True):
+            differences = [accuracies[method, scenario, seed] - accuracies[other, scenario, seed] for seed in seeds]
+            column.append(fmean(differences))
+            line.append(_with_spread(differences))
+        lines.append(line)
+    lines.append(["*lowest*", *(f"{min(column):+.2f}" for column in columns)])
+    return markdown_table(["", *(f"minus {other}" for other in others)], lines)
+
+
+def _with_spread(values: Sequence[float]) -> str:
+    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{fmean(values):+.2f}{spread}"
 
 
 PARTS = {"A": "first shift", "B": "second shift", "all": "all images"}

@@ -9,6 +9,7 @@ from statistics import fmean
 
 import pytest
 import write_gallery
+import write_readme
 import write_results
 
 from midway.bench import Grid, read_records
@@ -191,3 +192,17 @@ def test_the_table_of_mitas_forms_is_of_the_stored_runs() -> None:
     errors = [f"{mean('pure', label, 'calibration_error'):.1f}" for label in rivals]
     assert f"| accuracy in percent | {' | '.join(accuracies)} |" in page
     assert f"| calibration error in percent | {' | '.join(errors)} |" in page
+
+
+def test_the_table_of_the_readme_is_made_from_the_stored_runs() -> None:
+    text = (FOLDER.parents[1] / "README.md").read_text()
+    assert write_readme.write(text, FOLDER) == text
+    rows = [line.split(" | ") for line in write_readme.table(FOLDER).splitlines()[2:]]
+    assert len(rows) == len(write_readme.LINES)
+    mixtures = [
+        record.result.accuracy
+        for record in read_records(FOLDER / "mixture")
+        if record.cell.label == "bn" and record.result is not None
+    ]
+    (bn,) = (row for row in rows if row[0] == "| BN")
+    assert bn[3] == f"{fmean(mixtures):.1f}"

@@ -61,5 +61,6 @@ SECTIONS = (
         images=420,
         brief=True,
         shares=FILTERS,
+        against=("bn", "tea"),
     ),
 )

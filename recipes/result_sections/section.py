@@ -36,6 +36,7 @@ class Section:
         shares: Methods and their counts to show as shares of all images.
         costs: Show the cost of a batch.
         means: Show means over the streams: parts of pairs, and confidence.
+        against: Labels to show the differences of MITA from, stream by stream.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Section:
     shares: tuple[tuple[str, str], ...] = ()
     costs: bool = False
     means: bool = False
+    against: tuple[str, ...] = ()
 
     @property
     def runs(self) -> list[str]:

@@ -16,6 +16,7 @@ ADDED_LATER = (
     ("balance_classes", False),
     ("prototypes", None),
     ("largest_decrease", 2000.0),
+    ("noise_level", "first"),
 )
 """Hyper-parameters and the values with which they are not part of a key: earlier results, without them, keep theirs.
 
