@@ -14,7 +14,9 @@ Example:
     True
 """
 
+import importlib
 import logging
+from types import ModuleType
 
 from midway import cost, data, functional, methods, metrics, models, sampling, significance, streams, testing
 from midway._version import __version__
@@ -53,5 +55,13 @@ __all__ = [
     "testing",
 ]
 __all__ += _classes.__all__
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import ``midway.report``, ``midway.tune`` and ``midway.bench`` when they are first used."""
+    if name in ("bench", "report", "tune"):
+        return importlib.import_module(f"midway.{name}")
+    raise AttributeError(f"module 'midway' has no attribute {name!r}")
+
 
 logging.getLogger("midway").addHandler(logging.NullHandler())  # silent unless the program configures logging

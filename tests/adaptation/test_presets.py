@@ -38,7 +38,7 @@ PUBLISHED = {  # where the defaults are Midway's own, as docs/methods.md says
     "dua": {"rotate": True, "images": 80, "crop": "pad"},
     "sar": {"recover_below": 0.2},
     "memo": {"fill": "red"},
-    "dda": {"respacing": 100, "steps": 50, "scale": 6.0},
+    "dda": {"respacing": 100, "steps": 50, "noise_level": "next", "scale": 6.0},
     "note": {"weight_decay": 5e-4},
     "roid": {"prior_correction": "unscaled"},
     "cmf": {"prior_correction": "unscaled"},

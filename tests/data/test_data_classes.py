@@ -65,7 +65,7 @@ def test_forms_of_classes(folder: Path, classes: data.class_lists, labels: list[
 
 
 def test_names_of_some_classes_are_refused_where_the_network_has_more(folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"2 class folders and the network 1000 logits.*the names of all classes"):
+    with pytest.raises(ValueError, match=r"2 class folders and the network 1000 logits.*the names of all 1000 classes"):
         midway.evaluate(FishOrShark(), folder, classes=[FISH, SHARK])
     assert midway.evaluate(FishOrShark(), folder, classes={FISH: 1, SHARK: 2}).images == 8
 

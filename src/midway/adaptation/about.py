@@ -25,6 +25,7 @@ class About:
         needs: What the method requires besides the images.
         uses_other_images: A prediction depends on the rest of the batch or on earlier batches.
         aligns_each_image: The method adapts to each image separately, or adapts each image.
+        uses_energy: The method adapts by the energy of images, -logsumexp of their logits.
         accepts_signals: The method needs no image operations and also takes signals (N, C, L).
         colour: Colour in figures on white, such as ``"#0059a0"``; empty uses a spare one.
         marker: Marker in figures, by matplotlib's name; empty uses a spare one.
@@ -40,6 +41,7 @@ class About:
     needs: tuple[str, ...] = ()
     uses_other_images: bool = True
     aligns_each_image: bool = False
+    uses_energy: bool = False
     accepts_signals: bool = False
     colour: str = ""
     marker: str = ""

@@ -17,7 +17,7 @@ from midway.adaptation.base import Method
 from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, VIEWS, WRAP, find, hyperparameters
 from midway.adaptation.replaced_statistics import statistics_of
 from midway.adaptation.statistics_by_name import BY_NAME
-from midway.adaptation.wrappers import WRAPPERS
+from midway.adaptation.wrappers import WRAPPERS, read_wrapper
 from midway.adaptation.wrappers.mirrored import Mirrored
 
 PRESETS = ("published", "printed", "tuned")
@@ -31,14 +31,15 @@ def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Metho
         method: A name that ``midway methods`` lists. None: BN with clustered statistics. A network without BatchNorm is
             left as it is, with a warning. ``docs/recommend.md`` says why; ``midway.recommend`` chooses by your images.
         **settings: Hyper-parameters of the method; the others keep their defaults. Every method also accepts ``wrap``,
-            the name of a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"``; see ``midway.Episodic``
-            and others), and ``views="mirror"`` (see ``midway.Mirrored``). All but MEMO, TTT, DUA, NOTE, RoTTA, DELTA
-            and BN with a prior accept ``statistics``: ``"clustered"``, ``"clustered-batch"`` without memory (see
-            ``midway.clustered``), ``"alpha"`` (alpha-BN), and ``"unmix"`` or ``"unmix-128"`` (UnMix-TNS with 16 or 128
-            components). All accept ``preset="published"``, MITA ``preset="printed"``, and methods that were searched
-            ``preset="tuned"`` (see ``midway.methods.preset``). If a prediction contains NaN or Inf, the state is
-            restored to that before the batch, and a ``NonFiniteError`` is raised. With ``on_nonfinite="source"``, the
-            network as given predicts the batch instead, and ``diagnostics["source_answers"]`` counts such batches.
+            a wrapper (``"episodic"``, ``"guarded"``, ``"periodic"``, ``"window"`` or ``"window(size=64)"``; see
+            ``midway.Episodic`` and others), and ``views="mirror"`` (see ``midway.Mirrored``). All but MEMO, TTT, DUA,
+            NOTE, RoTTA, DELTA and BN with a prior accept ``statistics``: ``"clustered"``, ``"clustered-batch"`` without
+            memory (see ``midway.clustered``), ``"alpha"`` (alpha-BN), and ``"unmix"`` or ``"unmix-128"`` (UnMix-TNS
+            with 16 or 128 components). All accept ``preset="published"``, MITA ``preset="printed"``, and methods that
+            were searched ``preset="tuned"`` (see ``midway.methods.preset``). If a prediction contains NaN or Inf, the
+            state is restored to that before the batch, and a ``NonFiniteError`` is raised. With
+            ``on_nonfinite="source"``, the network as given predicts the batch instead, and
+            ``diagnostics["source_answers"]`` counts such batches.
 
     Example:
         >>> import midway
@@ -56,8 +57,7 @@ def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Metho
         if name not in known:
             raise TypeError(unknown(f"hyper-parameter of {method}", name, known))
     wrap = settings.pop(WRAP, None)
-    if wrap is not None and (not isinstance(wrap, str) or wrap not in WRAPPERS):
-        raise ValueError(f"wrap must be {', '.join(map(repr, sorted(WRAPPERS)))} or None, got {wrap!r}.")
+    wrapper, of_wrapper = (None, {}) if wrap is None else read_wrapper(str(wrap))
     statistics = settings.pop(STATISTICS, None)
     if statistics is not None and (not isinstance(statistics, str) or statistics not in BY_NAME):
         raise ValueError(
@@ -76,7 +76,7 @@ def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Metho
             raise ValueError(f"views must be 'mirror', or None for the image alone, got {views!r}.")
     adapted = find(method)(model, **settings)
     adapted = Mirrored(adapted) if mirrored else adapted
-    outermost = adapted if wrap is None else WRAPPERS[wrap](adapted)
+    outermost = adapted if wrapper is None else WRAPPERS[wrapper](adapted, **of_wrapper)
     if on_nonfinite == "source":
         outermost.fallback = (source_copy(given, adapted),)
     return outermost

@@ -13,6 +13,7 @@ from midway.adaptation.checks import is_logits
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, without_parallel
 from midway.adaptation.replaced_statistics import observers_of
 from midway.adaptation.state import end_undo
+from midway.functional import free_energy
 from midway.models.outputs import logits_of
 
 if TYPE_CHECKING:
@@ -138,7 +139,19 @@ def warn_of_probabilities(logits: Tensor, stacklevel: int) -> bool:
     warnings.warn(
         "the network returns probabilities (rows that are not negative and sum to one), and methods need logits: "
         "every entropy and energy would be wrong. Remove the softmax at its end, for example model[:-1] of a "
-        "torch.nn.Sequential, or return probabilities.log().",
+        "torch.nn.Sequential. (Without access to the network, probabilities.log() are logits for all methods but TEA, "
+        "MITA and AEA.)",
         stacklevel=stacklevel + 1,
     )
     return True
+
+
+def refuse_log_probabilities(method: Method, logits: Tensor) -> None:
+    """Refuse a network whose outputs are log-probabilities for a method that adapts by the energy of images."""
+    energies = free_energy(logits.detach().float())
+    tolerance = 1e-4 if logits.dtype in (torch.float32, torch.float64) else 2e-2
+    if method.about.uses_energy and bool((energies.abs() <= tolerance).all()):
+        raise ValueError(
+            f"the network returns log-probabilities, whose energy is 0 for every image, and {method.about.title} "
+            "adapts by energies: return the logits themselves, without log_softmax."
+        )

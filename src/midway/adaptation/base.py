@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, final
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.answers import answered, warn_of_probabilities
+from midway.adaptation.answers import answered, refuse_log_probabilities, warn_of_probabilities
 from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, refuse_meta_default
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
 from midway.adaptation.normalization import uses_batch_statistics
@@ -106,10 +106,10 @@ class Method(Stateful, metaclass=_Sealed):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         if not isinstance(model, nn.Module):
-            raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
+            raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}{_loaded_by_name(model)}.")
         model = without_parallel(model)
         if isinstance(model, Method):
-            raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
+            raise TypeError(f"model is already adapted by {type(model).__name__}: give the network that you adapted.")
         if self.uses_source_statistics and (given := statistics_of(model)) is not None:
             raise ValueError(
                 f"{self.about.name} mixes in the source's statistics in its own way and does not support {given} "
@@ -302,6 +302,7 @@ class Method(Stateful, metaclass=_Sealed):
                     self._set_layout(channels_last=True)
                     raise refusal from refusal.__cause__
             self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=5)
+            refuse_log_probabilities(self, logits)
             self._checked_shapes.add(few.shape)
         return images.contiguous(memory_format=self.memory_format if images.ndim == 4 else torch.contiguous_format)
 
@@ -309,6 +310,10 @@ class Method(Stateful, metaclass=_Sealed):
         self.channels_last = channels_last
         for network in self.children():
             network.to(memory_format=self.memory_format)  # type: ignore[call-overload]
+
+
+def _loaded_by_name(model: object) -> str:
+    return ": midway.models.load returns networks by name" if isinstance(model, str) else ""
 
 
 def _described(value: Any) -> Any:

@@ -77,7 +77,9 @@ def check_images(images: Tensor, model: nn.Module, *, signals: bool = False) -> 
     of_signals = images.ndim == 3 and not any(isinstance(module, nn.Conv2d) for module in model.modules())
     if images.ndim != 4 and not (signals and of_signals):
         hint = " (signals (N, C, L) need a method without image operations, such as tent)" if of_signals else ""
-        hint = hint or (": give a single image as images[None]" if images.ndim == 3 else "")
+        hint = hint or (
+            ": give a single image as images[None], grey images as images[:, None]" if images.ndim == 3 else ""
+        )
         raise ValueError(f"images must have shape (N, C, H, W), got {tuple(images.shape)}{hint}.")
     if images.numel() == 0:
         raise ValueError(f"the batch is empty: images have shape {tuple(images.shape)}.")
@@ -125,6 +127,10 @@ def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None
         swapped = " ((N, C, H, W) is right: use images.movedim(-1, 1))" if is_swapped else ""
         is_grey = images.ndim == 4 and images.shape[1] == 1
         swapped = swapped or (" (for grey images use images.expand(-1, 3, -1, -1))" if is_grey else "")
+        of_grey = images.ndim == 4 and images.shape[1] == 3 and f"have {1} channels" in str(error)
+        swapped = swapped or (" (to a network of grey images give images.mean(dim=1, keepdim=True))" if of_grey else "")
+        if "running_mean must be defined" in str(error):  # the words of torch's functional batch_norm
+            swapped = " (its BatchNorm layers must be called as modules: methods replace their statistics)"
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if not isinstance(error, RuntimeError | ValueError | IndexError) and str(error):
             reason = f"{type(error).__name__}: {reason}"

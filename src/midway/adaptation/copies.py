@@ -18,7 +18,8 @@ def supports_channels_last(model: nn.Module) -> bool:
     (observed with torch 2.13), and the frozen layers at the start of a network lead to that case. A custom layer with
     vectors among its weights may call group_norm.
     """
-    return not any(map(_may_call_group_norm, model.modules()))
+    images = all(weight.ndim < 5 for weight in model.parameters())  # not volumes
+    return images and not any(map(_may_call_group_norm, model.modules()))
 
 
 def _may_call_group_norm(module: nn.Module) -> bool:

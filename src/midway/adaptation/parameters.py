@@ -44,7 +44,8 @@ def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
     if not parameters:
         raise ValueError(
             "the model has no normalisation layer with a scale and a shift to adapt: use a network with affine "
-            "normalisation layers, or a method that adapts something else, such as lame or t3a."
+            "normalisation layers, or a method that adapts something else, such as lame or t3a. (A layer of your own "
+            "counts if the name of its class contains 'norm' and its weight is a vector.)"
         )
     return dict(parameters.values())
 

@@ -132,6 +132,9 @@ def _as_batches(data: Any, batch_size: int | None) -> Batches:
         return _of_arrays(data, None, batch_size)
     if isinstance(data, tuple) and len(data) == 2 and _is_array(data[0]) and data[0].ndim > 2 and _is_labels(data[1]):
         return _of_arrays(data[0], data[1], batch_size)
+    if isinstance(data, tuple) and len(data) == 2 and all(map(_is_array, data)) and data[1].ndim == 2 < data[0].ndim:
+        shape = tuple(data[1].shape)
+        raise ValueError(f"labels have shape {shape}: give one class index for each image, as labels.argmax(1).")
     if isinstance(data, torch.nn.Module) or not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
         raise TypeError(f"{type(data).__name__} is not a source of images: {EXPECTED}.")
     return Batches(data, batch_size=batch_size)

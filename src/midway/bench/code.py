@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from midway.adaptation.registry import STATISTICS, VIEWS, WRAP
 from midway.adaptation.statistics_by_name import module_of
-from midway.adaptation.wrappers import WRAPPERS
+from midway.adaptation.wrappers import WRAPPERS, read_wrapper
 from midway.bench.record import Cell
 from midway.bench.resources import FROM_FILES
 from midway.data.corruptions import REGISTRY as CORRUPTIONS
@@ -189,7 +189,7 @@ def modules_of_method(name: str, settings: Mapping[str, Any]) -> set[str]:
     """Return the modules that define a method, its wrapper and its statistics."""
     modules = {find(name).__module__}
     if (wrap := settings.get(WRAP)) is not None:
-        modules.add(WRAPPERS[wrap].__module__)
+        modules.add(WRAPPERS[read_wrapper(wrap)[0]].__module__)
     if settings.get(VIEWS) == "mirror":
         modules.add("midway.adaptation.wrappers.mirrored")
     if settings.get(STATISTICS) is not None:

@@ -109,8 +109,9 @@ def _check_labels(stream: AnyStream, labels: Tensor, classes: int) -> None:
     if stream.folder_classes is not None and stream.folder_classes < classes:
         raise ValueError(
             f"{stream.name} has {stream.folder_classes} class folders and the network {classes} logits, so it is "
-            "unknown which logit each class is: give classes=, the names of all classes in the order of logits, the "
-            f"index of each folder's class, a file with them, or one of {', '.join(class_lists())}."
+            f"unknown which logit each class is: give classes=, the names of all {classes} classes in the order of "
+            "logits, the index of each folder's class, name=index for each, a file with them, or one of "
+            f"{', '.join(class_lists())}."
         )
 
 

@@ -160,7 +160,8 @@ def _shown(name: str, value: float | str | None) -> str:
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     """Align the first cell to the left and numbers to the right."""
-    label = cells[0] if len(cells[0]) <= widths[0] else f"{cells[0][: widths[0] - 3]}..."
+    start, end = (widths[0] - 3) // 2, widths[0] - 3 - (widths[0] - 3) // 2
+    label = cells[0] if len(cells[0]) <= widths[0] else f"{cells[0][:start]}...{cells[0][-end:]}"
     return [label.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))]
 
 

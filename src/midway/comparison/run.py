@@ -105,7 +105,7 @@ def compare(
             f"model must be a torch.nn.Module, got {type(model).__name__}: see midway.models.load for names."
         )
     if isinstance(model, Method):
-        raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, model.model.")
+        raise TypeError(f"model is already adapted by {type(model).__name__}: give the network that you adapted.")
     entries = read_entries(methods)
     source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, size=size, seed=seed)
     network = without_parallel(model) if logits is None else limited_to(without_parallel(model), logits)

@@ -88,6 +88,9 @@ def plain_classes(classes: Classes) -> str | tuple[str, ...] | tuple[int, ...]:
         return (classes,)
     if isinstance(classes, str | Path):
         path = Path(classes).expanduser()
+        if not path.is_file() and "," in str(classes):
+            parts = [part.strip() for part in str(classes).split(",")]
+            return plain_classes([int(part) for part in parts] if all(map(str.isdecimal, parts)) else parts)
         if not path.is_file():
             raise ValueError(f"{unknown('list of classes', str(classes), class_lists())} There is no such file either.")
         with _naming(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -21,6 +21,7 @@ from midway.data.image_set import ImageArray
 DEFAULT_SIZE = 224
 SHORT_SIDE_PER_CROP = 256 / 224  # the ImageNet protocol: short side to 256 pixels, centre crop of 224
 SIZE_SAMPLE = 64  # files whose headers decide whether a folder already has one size
+SHARED_BY = 0.9  # share of these that has to agree: the others are then resized to this size
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 
 A = TypeVar("A")
@@ -65,8 +66,8 @@ class LazyImages(ImagesOnDemand):
 
     Args:
         paths: The files, in the order of the images.
-        size: Side in pixels, or height and width. Default: the size of the files, if an evenly spread sample of
-            their headers agrees, else 224.
+        size: Side in pixels, or height and width. Default: the size of the files, if nine tenths of an evenly
+            spread sample have the same, else 224.
         workers: Threads that decode a batch. Default: the number of processors, at most 8.
 
     Example:
@@ -164,13 +165,14 @@ def _raise_unless_missing(error: OSError) -> None:
 
 
 def _shared_size(paths: Sequence[Path]) -> tuple[int, int] | None:
-    """Return (height, width) if a sample of the files agrees on it."""
-    sizes = set()
+    """Return (height, width) if nearly all files of a sample have it."""
+    sizes: Counter[tuple[int, int]] = Counter()
     for index in {int(index) for index in np.linspace(0, len(paths) - 1, SIZE_SAMPLE)}:
         # Reading a damaged file raises its error.
         with suppress(OSError, SyntaxError, ValueError, Image.DecompressionBombError), _opened(paths[index]) as file:
-            sizes.add((file.height, file.width))
-    return sizes.pop() if len(sizes) == 1 else None
+            sizes[file.height, file.width] += 1
+    shape, count = sizes.most_common(1)[0] if sizes else (None, 0)
+    return shape if count >= SHARED_BY * sizes.total() else None
 
 
 def _opened(path: Path) -> Image.Image:

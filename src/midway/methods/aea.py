@@ -84,6 +84,7 @@ class AEA(Method):
         adapts="norm scales and shifts",
         predicts="before",
         passes="1 F + 1 B",
+        uses_energy=True,
         needs=("norm layers", "batch statistics", "linear head"),
         accepts_signals=True,
     )

@@ -114,6 +114,7 @@ class MITA(Method):
         adapts="norm scales and shifts, images",
         predicts="after",
         passes="N~ (1 + 16/n) + Td F, N~ (1 + 16/n) + Td - 1 B",
+        uses_energy=True,
         needs=("norm layers", "batch statistics"),
         aligns_each_image=True,
     )

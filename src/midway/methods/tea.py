@@ -58,6 +58,7 @@ class TEA(Method):
         adapts="norm scales and shifts",
         predicts="after",
         passes="N (T + 2) + 1 F, N (T + 2) B",
+        uses_energy=True,
         needs=("norm layers", "batch statistics"),
     )
     search_space = search_over(

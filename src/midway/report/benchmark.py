@@ -49,7 +49,7 @@ def benchmark_table(
         *(["outliers: the error on the outliers alone"] if any(c.first_shift_only for c in streams.values()) else []),
         "passes: forward and backward passes over the batch; time: that of a batch relative to Source's",
         *(
-            [f"paper: published errors of other networks on {data}, for the order alone"]
+            ["paper: published errors of other networks on all images of the -C data set, for the order alone"]
             if published_errors(data)
             else []
         ),

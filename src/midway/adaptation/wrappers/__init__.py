@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -79,6 +80,28 @@ class Wrapper(Method):
 
 WRAPPERS: Registry[type[Wrapper]] = Registry("wrapper", group="wrappers", package="midway.adaptation.wrappers")
 """The wrappers by the name that ``wrap=`` of ``midway.adapt`` takes: that of the class, in lower case."""
+
+
+def read_wrapper(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings of a wrapper that is written like ``"window"`` or ``"window(size=64)"``.
+
+    Example:
+        >>> from midway.adaptation.wrappers import read_wrapper
+        >>> read_wrapper("window(size=64)"), read_wrapper("episodic")
+        (('window', {'size': 64}), ('episodic', {}))
+    """
+    try:
+        parsed = ast.parse(text, mode="eval").body
+        call = parsed if isinstance(parsed, ast.Call) else ast.Call(parsed, [], [])
+        settings = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        name = call.func.id if isinstance(call.func, ast.Name) and not call.args else ""
+    except (SyntaxError, ValueError):
+        name, settings = "", {}
+    if name not in WRAPPERS:
+        names = ", ".join(map(repr, sorted(WRAPPERS)))
+        raise ValueError(f"wrap must be {names}, one of them with settings, such as 'window(size=64)', got {text!r}.")
+    return name, settings
+
 
 W = TypeVar("W", bound=type[Wrapper])
 

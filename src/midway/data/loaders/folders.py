@@ -71,6 +71,11 @@ def load_classes(
                 f"{root} has no images, neither in it nor in class folders: expected *.jpg or *.png."
             )
         raise FileNotFoundError(f"{root} has no images, expected CLASS/*.jpg or *.png: {REMEDY}")
+    if plain and (beside := [path for path in image_files(root) if path.parent == root]):
+        raise ValueError(
+            f"{root} has {len(beside)} images beside its class folders, such as {beside[0].name}: move them into a "
+            "class folder, or out of this one."
+        )
     numbered = label_folders(files, classes, where=str(root))
     labels = [np.full(len(paths), numbered.labels[folder], np.int64) for folder, paths in files.items()]
     lazy = LazyImages([path for paths in files.values() for path in paths], size)
