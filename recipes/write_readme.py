@@ -42,8 +42,8 @@ LINES = (
     Line("BN, clustered statistics", "bn_clustered"),
     Line("TENT, clustered statistics", "tent_clustered"),
     Line("MITA, clustered statistics", "mita_clustered"),
-    Line("BN, both", "bn_clustered_mirror"),
-    Line("MITA, both, images unmoved", "mita_without_data_clustered_mirror"),
+    Line("BN, clustered and mirrored", "bn_clustered_mirror"),
+    Line("MITA, clustered and mirrored, images unmoved", "mita_without_data_clustered_mirror"),
 )
 CORRUPTIONS = ("never_harm", "pure", "clustered_pure")
 """Runs of single corruptions; the first that has a label is shown."""
@@ -52,7 +52,7 @@ CORRUPTIONS = ("never_harm", "pure", "clustered_pure")
 def table(folder: Path = RESULTS) -> str:
     """Return the accuracies as Markdown, methods down and streams across."""
     single = [_rows(folder, name) for name in CORRUPTIONS]
-    outliers, mixtures = (_rows(folder, name, f"{name}_clustered") for name in ("outlier", "mixture"))
+    outliers, mixtures = (complete_seeds(_rows(folder, name, f"{name}_clustered")) for name in ("outlier", "mixture"))
     lines = []
     for line in LINES:
         corruptions = next((rows for rows in single if line.label in rows.unique("label")), Frame(()))
@@ -64,7 +64,7 @@ def table(folder: Path = RESULTS) -> str:
             _mean(outliers, line.label, "A"),
         ]
         lines.append([line.heading, *cells])
-    heads = ["", "passes", "one corruption", "mixtures", "outlier streams", "their outliers"]
+    heads = ["", "passes", "one corruption", "mixtures", "outlier streams", "lone outliers"]
     return markdown_table(heads, _best_in_bold(lines))
 
 

@@ -199,10 +199,12 @@ def test_the_table_of_the_readme_is_made_from_the_stored_runs() -> None:
     assert write_readme.write(text, FOLDER) == text
     rows = [line.split(" | ") for line in write_readme.table(FOLDER).splitlines()[2:]]
     assert len(rows) == len(write_readme.LINES)
+    clustered = [record.cell.seed for record in read_records(FOLDER / "mixture_clustered")]
+    seeds = {seed for seed in clustered if clustered.count(seed) == max(map(clustered.count, clustered))}
     mixtures = [
         record.result.accuracy
         for record in read_records(FOLDER / "mixture")
-        if record.cell.label == "bn" and record.result is not None
+        if record.cell.label == "bn" and record.cell.seed in seeds and record.result is not None
     ]
     (bn,) = (row for row in rows if row[0] == "| BN")
     assert bn[3] == f"{fmean(mixtures):.1f}"
