@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-SYNONYMS = {"learning_rate": "lr", "step_size": "lr", "ckpt": "checkpoint", "num_steps": "steps", "n_steps": "steps"}
-"""Names that other libraries have -> the name here."""
+SYNONYMS = {"learning_rate": "lr", "step_size": "lr", "num_steps": "steps", "n_steps": "steps", "device": ""}
+"""Names that other libraries have -> the name here; empty if there is none, and the nearest name would mislead."""
 
 
 def unknown(kind: str, given: str, valid: Iterable[str]) -> str:
@@ -17,7 +17,7 @@ def unknown(kind: str, given: str, valid: Iterable[str]) -> str:
         "unknown method 'tnet': did you mean 'tent'? Valid names: bn, source, tent."
     """
     names = sorted(valid)
-    meant = SYNONYMS.get(given.lower(), "")
-    nearest = [meant] if meant in names else difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.55)
-    guess = f": did you mean '{nearest[0]}'?" if nearest else "."
+    nearest = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.5)
+    meant = SYNONYMS.get(given.lower(), nearest[0] if nearest else "")
+    guess = f": did you mean '{meant}'?" if meant in names else "."
     return f"unknown {kind} '{given}'{guess} Valid names: {', '.join(names) or 'none'}."

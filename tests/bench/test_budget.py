@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midway.bench.budget import CostEstimate, Fit, fit, read_duration
+from midway.bench import Cell, Grid, Store
+from midway.bench.budget import CostEstimate, CostEstimator, Fit, fit, fit_grid, read_duration
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,62 @@ def test_images_that_are_not_adapted_to_are_cheap_and_finished_rows_stay() -> No
     # dua: 100 s for the first hundred images, one more second for each hundred after them
     assert fit(prices, budget=110, **sizes) == Fit(500, 1000, 109.0)
     assert list(fit(prices, budget=50, **sizes).left_out) == ["dua"]
+
+
+def test_starts_and_the_images_of_streams_take_time_too() -> None:
+    prices = {"source": CostEstimate(0.1, 0.1, start=2.0), "tent": CostEstimate(0.2, 0.2, start=5.0)}
+    sizes: Any = {"streams": {"source": 3, "tent": 3}, "available": 1000, "batch_size": 100}
+    counts: Any = {"starts": {"source": 3, "tent": 3}, "image_seconds": 0.1}
+    # 21 s for six starts, and for an image of all streams 0.9 s of the methods and 0.1 s to compute it
+    assert fit(prices, budget=1021, **sizes, **counts) == Fit(1000, 1000, pytest.approx(1021))
+    assert fit(prices, budget=1020, **sizes, **counts) == Fit(900, 1000, pytest.approx(921))
+    assert fit(prices, budget=220, **sizes, **counts).left_out == {
+        "tent": "200 images would take about 135 s, more than the others leave of 220 s"
+    }
+    assert fit(prices, budget=1e9, jobs=2, **sizes, **counts).seconds == pytest.approx(1021 / 2)
+
+
+def cells_on(scenarios: str) -> list[Cell]:
+    plan = {"methods": "source,bn", "scenarios": scenarios, "images": 24, "batch_sizes": 12, "device": "cpu"}
+    return Grid.from_dict(plan).cells()
+
+
+def test_the_start_and_the_images_of_a_cell_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator, (cell, other) = CostEstimator(), cells_on("pure:fog")
+    first = estimator.estimate(cell)
+    spent = estimator.spent
+    assert 0 < first.start < spent
+    assert estimator.estimate(cell) == first
+    assert estimator.spent == spent  # nothing was tried again
+    estimator.estimate(other)
+    assert estimator.spent > spent
+    monkeypatch.setattr("midway.streams.Stream.pixels", lambda self, positions: time.sleep(0.01 * len(positions)))
+    assert 0.01 <= estimator.image_seconds(cell) < 0.1
+
+
+def test_trials_starts_and_images_are_part_of_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(self: CostEstimator, cell: Cell) -> CostEstimate:
+        self.spent += 100.0
+        return CostEstimate(1.0, 1.0, start=10.0)
+
+    given: list[dict[str, Any]] = []
+
+    def noted(*arguments: Any, **settings: Any) -> Fit:
+        given.append(settings)
+        return fit(*arguments, **settings)
+
+    monkeypatch.setattr(CostEstimator, "estimate", tried)
+    monkeypatch.setattr(CostEstimator, "image_seconds", lambda self, cell: 0.5)
+    monkeypatch.setattr("midway.bench.budget.fit", noted)
+    grid = Grid.from_dict({"methods": "source,bn", "scenarios": "pure:fog,pure:snow", "images": 24, "batch_sizes": 12})
+    with Store(tmp_path) as store:
+        _, chosen = fit_grid(grid, store, 1000.0)
+        assert given[0]["budget"] == 1000.0 - 2 * 100
+        assert given[0]["starts"] == {"source": 2, "bn": 2}
+        assert given[0]["image_seconds"] == 2 * 0.5  # two streams, whatever the number of methods
+        assert chosen.seconds == 4 * (10 + 24) + 24
+        fit_grid(grid, store, 100.0)
+        assert given[1]["budget"] == 0.0
 
 
 def test_whether_it_is_everything() -> None:

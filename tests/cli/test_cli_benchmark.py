@@ -56,6 +56,7 @@ def test_a_budget_counts_the_length_of_streams(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     shown = " ".join(answer.output.split())
     assert "left out: bn, 40 images would take about" in shown
+    assert "more than 0.0001s: the remaining methods cannot take less." in shown
     assert {record.cell.images for record in read_records(tmp_path)} == {40}
 
 

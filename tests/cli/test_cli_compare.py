@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from torch import nn
 from typer.testing import CliRunner
 
 import midway
 from midway.bench import read_records
 from midway.cli import app
+from midway.cli.compare import trained_network
 
 runner = CliRunner()
 
@@ -88,6 +90,69 @@ def test_what_is_missing_is_named(network: str, data: str, message: str) -> None
     answer = runner.invoke(app, ["compare", network, data])
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         raise answer.exception or AssertionError
+
+
+def test_a_method_that_failed_is_told_after_the_table_and_the_status_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(network: Any, name: str, **settings: Any) -> Any:
+        if name in ("bn", "tent"):
+            raise RuntimeError("no")
+        return midway.adapt(network, name, **settings)
+
+    monkeypatch.setattr("midway.comparison.run.adapt", failing)
+    command = ["compare", "wrn16_2.cifar10", "cifar10-mini", "--images", "8", "--batch-size", "4"]
+    for methods, status in (("bn,tent", 1), ("bn,t3a", 1), ("t3a", 0), ("source", 0)):
+        page = tmp_path / f"{methods}.md"
+        answer = runner.invoke(app, [*command, "--methods", methods, "--report", str(page)])
+        assert answer.exit_code == status, answer.output
+        assert answer.stdout.startswith("method")
+        assert ("bn failed: RuntimeError: no" in answer.stdout) == ("bn" in methods)
+        assert page.is_file()
+    assert runner.invoke(app, [*command, "--methods", "bn,t3a", "--json"]).exit_code == 1
+
+
+def test_default_methods_that_the_network_does_not_support_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: set[str] = {"bn"}
+
+    def failing(network: Any, name: str, **settings: Any) -> Any:
+        if name in failed:
+            raise RuntimeError("no")
+        return midway.adapt(network, name, **settings)
+
+    monkeypatch.setattr("midway.comparison.run.adapt", failing)
+    command = ["compare", "wrn16_2.cifar10", "cifar10-mini", "--images", "8", "--batch-size", "4"]
+    assert runner.invoke(app, command).exit_code == 0
+    failed |= {*midway.methods.names()} - {"source"}
+    assert runner.invoke(app, command).exit_code == 1
+
+
+@pytest.mark.parametrize("command", ["compare", "recommend"])
+def test_the_device_can_be_chosen(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = [command, "wrn16_2.cifar10", "cifar10-mini", "--images", "8", "--batch-size", "4", "--methods", "bn"]
+    for device in ("cpu", "auto"):
+        answer = runner.invoke(app, [*arguments, "--device", device])
+        assert answer.exit_code == 0, answer.output
+    unknown = runner.invoke(app, [*arguments, "--device", "gpu"])
+    assert str(unknown.exception) == "--device: 'gpu' is not known to torch: use cpu, cuda or auto."
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    absent = runner.invoke(app, [*arguments, "--device", "cuda"])
+    assert str(absent.exception) == "--device: this machine has no GPU that torch can use: use cpu or auto."
+
+
+def test_the_network_is_moved_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = trained_network("wrn16_2.cifar10", "meta")  # a device that every machine has
+    assert {parameter.device.type for parameter in moved.parameters()} == {"meta"}
+    moves: list[str] = []
+
+    def move(network: nn.Module, device: str) -> nn.Module:
+        moves.append(device)
+        return network
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(nn.Module, "to", move)
+    trained_network("wrn16_2.cifar10", "auto")
+    assert moves[-1:] == ["cuda"]
 
 
 def test_listings_as_json() -> None:

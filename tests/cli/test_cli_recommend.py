@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -37,6 +38,24 @@ def test_a_folder_without_labels(folder: Path) -> None:
     assert "agrees with mirrored views in" in " ".join(shown.stdout.split())
     assert "adapted = midway.adapt(model, " in shown.stdout or "Leave the network as it is" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
+
+
+def test_the_status_says_whether_every_candidate_failed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = {"bn"}
+
+    def failing(network: Any, name: str, **settings: Any) -> Any:
+        if name in failed:
+            raise RuntimeError("no")
+        return midway.adapt(network, name, **settings)
+
+    monkeypatch.setattr("midway.comparison.run.adapt", failing)
+    arguments = ["recommend", "wrn16_2.cifar10", str(folder), "--methods", "bn,lame", "--batch-size", "15"]
+    assert runner.invoke(app, arguments).exit_code == 0
+    failed.add("lame")
+    answer = runner.invoke(app, arguments)
+    assert answer.exit_code == 1
+    assert "failed: RuntimeError: no" in answer.stdout
+    assert "Leave the network as it is" in answer.stdout
 
 
 def test_what_is_missing_is_named() -> None:

@@ -18,6 +18,7 @@ from midway.cli import app, main
 from midway.cli.run import parse_integers
 from midway.cli.terminal import RunProgress, in_words
 from midway.data.datasets import REGISTRY as DATA_SETS
+from midway.methods import METHODS
 
 runner = CliRunner()
 FOG = "pure:fog#3"
@@ -62,6 +63,29 @@ def test_a_plan_file_and_flags_that_go_before_it(tmp_path: Path) -> None:
     assert ran == [("source", 8, 5), ("bn", 8, 5)]
     answer = invoke(tmp_path / "only", str(plan), "--methods", "source", "--seeds", "5")
     assert [record.cell.label for record in read_records(tmp_path / "only")] == ["source"]
+
+
+@pytest.mark.parametrize("where", ["plan", "flag"])
+def test_modules_beside_the_plan_are_imported(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / f"beside_the_{where}.py").write_text(
+        "import midway\nfrom midway.methods import About, register\n"
+        "@register\nclass Mine(midway.Tent):\n"
+        '    """Is TENT."""\n'
+        f"    about = About('in_{where}', 'Mine', '-', 'batch', 'norm scales and shifts', 'before', '1 F + 1 B')\n"
+    )
+    plan = tmp_path / "plans" / "plan.toml"
+    plan.write_text(f'methods = "in_{where}"\n' + (f'import = "beside_the_{where}"\n' if where == "plan" else ""))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(METHODS, "_objects", dict(METHODS))
+    flags = ["--import", f"beside_the_{where}"] if where == "flag" else []
+    answer = invoke(tmp_path / "out", "plans/plan.toml", *flags)
+    assert answer.exit_code == 0, answer.output
+    (record,) = read_records(tmp_path / "out")
+    assert record.result is not None
+    assert record.cell.module == f"beside_the_{where}"
+    del sys.modules[f"beside_the_{where}"]
 
 
 @pytest.mark.parametrize(

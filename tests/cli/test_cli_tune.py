@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
+import midway
 from midway.adaptation import registry
 from midway.bench import Cell, load_plan, read_records
 from midway.cli import app
@@ -234,6 +236,51 @@ def test_a_truncated_result_is_written_again_from_the_journal(tmp_path: Path, le
     assert "study.json was damaged" in again.output.replace("\n", "")
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
     assert (tmp_path / "study.json.damaged").stat().st_size == left
+
+
+def class_folders(folder: Path, count: int) -> Path:
+    """Write thirty images of CIFAR-10 in class folders, those of the first classes."""
+    data = midway.data.load("cifar10-mini").first(200)
+    chosen = [(image, label) for image, label in zip(data.images[:], data.labels, strict=True) if label < count]
+    for index, (image, label) in enumerate(chosen[:30]):
+        path = folder / data.class_names[label] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    return folder
+
+
+OWN = "import midway\n\n\ndef create():\n    return midway.models.load('wrn16_2.cifar10')\n"
+
+
+def test_some_class_folders_of_ones_own_need_the_classes(tmp_path: Path) -> None:
+    """Without them the trials would be scored against wrong labels; no trial begins and no folder is left."""
+    folder, network = class_folders(tmp_path / "images", 3), tmp_path / "mynet.py"
+    network.write_text(OWN)
+    command = ["tune", "tent", "--data", "folder", "--root", str(folder), "--network", f"{network}:create"]
+    command += ["--scenarios", "pure:clean", "--no-gain", "--trials", "1", "--batch-size", "10"]
+    refused = runner.invoke(app, [*command, "--out", str(tmp_path / "refused")])
+    assert isinstance(refused.exception, ValueError), refused.output
+    assert "pure:clean has 3 class folders and the network 10 logits" in str(refused.exception)
+    assert "trial" not in refused.output
+    assert not (tmp_path / "refused").exists()
+
+    names = ",".join(midway.data.load("cifar10-mini").class_names)
+    answer = runner.invoke(app, [*command, "--classes", names, "--out", str(tmp_path / "out")], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    assert "trial 0 complete" in answer.output
+    planned = load_plan(tmp_path / "out" / "best.toml")
+    assert (planned.data, planned.root, planned.classes) == (("folder",), str(folder), tuple(names.split(",")))
+
+
+def test_images_in_files_are_resized(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "images", 10)
+    Image.new("RGB", (50, 40)).save(folder / "cat" / "large.png")
+    command = ["tune", "tent", "--data", "folder", "--root", str(folder), "--scenarios", "pure:clean", "--no-gain"]
+    command += ["--trials", "1", "--batch-size", "10", "--size", "32", "--out", str(tmp_path / "out")]
+    names = ",".join(midway.data.load("cifar10-mini").class_names)
+    answer = runner.invoke(app, [*command, "--classes", names], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    assert load_plan(tmp_path / "out" / "best.toml").size == 32
 
 
 def test_a_full_disk_keeps_the_earlier_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,10 +20,11 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import TrialState
+from PIL import Image
 
 from midway._workers import Died
 from midway.adaptation.space import Integers, LogUniform
-from midway.bench import Cell, LocalEngine, load_plan
+from midway.bench import Cell, Grid, LocalEngine, load_plan
 from midway.bench.resources import ResourceCache
 from midway.tune import (
     HELD_OUT_SCENARIOS,
@@ -94,6 +97,41 @@ def test_searches_that_differ_in_anything_never_share_a_study() -> None:
     ]
     assert len({search.name for search in searches}) == len(searches)
     assert Search(method="tent").name == searches[0].name
+
+
+def test_size_and_classes_belong_to_a_search_and_change_no_other(tmp_path: Path) -> None:
+    own = {"method": "tent", "data": "folder", "root": str(tmp_path), "scenarios": ("pure:clean",)}
+    searches = [Search(**own), Search(**own, size=32), Search(**own, size=64), Search(**own, classes=("cat", "dog"))]
+    assert len({search.name for search in searches}) == len(searches)
+    assert Search(**own, classes=["cat", "dog"]).name == searches[-1].name
+    grid = {"methods": "tent", "data": "folder", "root": str(tmp_path), "scenarios": "pure:clean", "device": "cpu"}
+    plain = replace(searches[0], device="cpu").cells({})[0]
+    assert plain.key == Grid.from_dict(grid).cells()[0].key
+    assert "classes" not in plain.to_dict()
+
+
+def test_labels_that_are_not_the_logits_are_refused_before_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> Score:
+        raise AssertionError
+
+    monkeypatch.setattr(studies, "score", never)
+    for label, name in enumerate([*"abcdefghijkl"]):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        Image.new("RGB", (32, 32), (20 * label, 0, 0)).save(tmp_path / "images" / name / "image.png")
+    search = Search(method="tent", data="folder", root=str(tmp_path / "images"), scenarios=("pure:clean",))
+    with pytest.raises(ValueError, match="pure:clean has label 11, but the network has 10 classes, 0 to 9: give it"):
+        tune(search, storage=str(tmp_path / "study"), trials=1)
+    for name in "cdefghijkl":
+        shutil.rmtree(tmp_path / "images" / name)
+    with pytest.raises(ValueError, match="pure:clean has 2 class folders and the network 10 logits"):
+        tune(search, storage=str(tmp_path / "study"), trials=1)
+    assert not (tmp_path / "study").exists()
+    monkeypatch.setattr(studies, "score", lambda *_, **__: Score(1.0, {}, {}))
+    found = tune(replace(search, classes={"a": 3, "b": 9}), storage=str(tmp_path / "study"), trials=1)
+    assert found.search["classes"] == ("a=3", "b=9")
+    assert 'classes = ["a=3", "b=9"]' in held_out_plan(replace(search, classes={"a": 3, "b": 9}), found)
 
 
 def test_defaults_left_to_the_problem_are_settled_before_they_are_tried() -> None:

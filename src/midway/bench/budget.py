@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from midway.bench.plan import Grid
 from midway.bench.record import Cell
 from midway.bench.resources import ResourceCache
 from midway.bench.store import Store
+from midway.cost import count_cost
 
 LEAST_BATCHES = 2
 """With fewer batches nothing adapts from one to the next; entries are left out instead."""
@@ -33,17 +35,25 @@ TRIAL_IMAGES = range(8, 41)
 """Number of images of a trial: the largest, unless it would take longer than ``TRIAL_SECONDS``."""
 TRIAL_SECONDS = 3.0
 
+READ_IMAGES = 8
+"""Number of images of a stream that are computed to measure the time of one."""
+
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Estimated seconds per image: of the first ``adapts_to`` images after a reset (None: all), and of later ones."""
+    """Estimated seconds per image: of the first ``adapts_to`` images after a reset (None: all), and of later ones.
+
+    ``start`` are the seconds of a cell whatever its number of images: to create the method, check the shape of the
+    images and count the cost of the first batch.
+    """
 
     first: float
     later: float
     adapts_to: int | None = None
+    start: float = 0.0
 
     def seconds(self, images: int) -> float:
-        """Return the seconds of a stream with this many images."""
+        """Return the seconds of a stream with this many images, without the start."""
         first = images if self.adapts_to is None else min(images, self.adapts_to)
         return first * self.first + (images - first) * self.later
 
@@ -70,14 +80,19 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 class CostEstimator:
-    """Estimates the time of cells: each combination of method, network, data set and batch size is tried once."""
+    """Estimates the time of cells: each combination of method, network, data set and batch size is tried once.
+
+    Attributes:
+        spent: Seconds that the trials took so far.
+    """
 
     def __init__(self, resources: ResourceCache | None = None) -> None:
         self.resources = resources or ResourceCache()
         self.estimates: dict[tuple[object, ...], CostEstimate] = {}
+        self.spent = 0.0
 
     def seconds(self, cell: Cell) -> float:
-        """Return the seconds of a cell, without the time to compute its images."""
+        """Return the seconds of a cell, without its start and the time to compute its images."""
         return self.estimate(cell).seconds(len(self.resources.lazy_stream(cell).order))
 
     def estimate(self, cell: Cell) -> CostEstimate:
@@ -85,11 +100,29 @@ class CostEstimator:
         settings = tuple(sorted((name, repr(value)) for name, value in cell.settings.items() if name != "seed"))
         kind = (cell.method, settings, cell.network, cell.data, cell.size, cell.batch_size, cell.precision)
         if kind not in self.estimates:
+            began = time.perf_counter()
             images = next(iter(self.resources.lazy_stream(cell))).images.to(cell.device)
+            self.resources.network(cell)  # is loaded once
             with using_threads(cell.threads), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.estimates[kind] = estimate_cost(self.resources.method(cell), images)
+                start = _seconds(lambda: self._start(cell, images[:2]))
+                self.estimates[kind] = replace(estimate_cost(self.resources.method(cell), images), start=start)
+            self.spent += time.perf_counter() - began
         return self.estimates[kind]
+
+    def _start(self, cell: Cell, images: Tensor) -> None:
+        """Begin a cell as an engine does, with few images."""
+        method = self.resources.method(cell)
+        method(images)
+        method.reset()
+        with count_cost(method, images, {}):
+            method(images)
+
+    def image_seconds(self, cell: Cell) -> float:
+        """Return the seconds to compute one image of the stream of a cell."""
+        stream = self.resources.lazy_stream(cell)
+        few = np.arange(min(READ_IMAGES, len(stream.order)))
+        return _seconds(lambda: stream.pixels(few)) / len(few)
 
 
 @dataclass(frozen=True)
@@ -139,11 +172,15 @@ def fit(
     budget: float,
     jobs: int = 1,
     required: Sequence[str] = REQUIRED,
+    starts: Mapping[str, int] | None = None,
+    image_seconds: float = 0.0,
 ) -> Fit:
     """Choose how many images each cell gets so that all of them together fit a time.
 
     The number is a multiple of the batch size, at least two batches. If these take too long, the slowest entries are
-    left out, except required ones: the rest may then exceed the budget.
+    left out, except required ones: the rest may then exceed the budget. ``streams`` are the lengths of the streams of
+    each entry together, ``starts`` their numbers, and ``image_seconds`` the time to compute one image of each stream,
+    which all entries share.
     """
     least = min(available, LEAST_BATCHES * batch_size)
     kept, left_out = list(estimates), {}
@@ -151,9 +188,13 @@ def fit(
     def seconds(images: int, labels: Sequence[str]) -> float:
         of_cells = {label: estimates[label].seconds(images) for label in labels if streams[label]}
         total = sum(of_cells[label] * streams[label] for label in of_cells)
+        total += sum(estimates[label].start * starts.get(label, 0) for label in of_cells) if starts else 0.0
         return max(total / jobs, *of_cells.values(), 0.0)  # a cell is not divided among jobs
 
-    while seconds(least, kept) > budget:
+    def in_all(images: int) -> float:
+        return seconds(images, kept) + image_seconds * images / jobs
+
+    while in_all(least) > budget:
         optional = [label for label in kept if label not in required and streams[label]]
         if not optional or len(kept) == 1:
             break
@@ -164,8 +205,8 @@ def fit(
         )
         kept.remove(slowest)
     sizes = [available, *range(available // batch_size * batch_size, least, -batch_size), least]
-    images = next((size for size in sizes if seconds(size, kept) <= budget * (1 + 1e-9)), least)
-    return Fit(images, available, seconds(images, kept), left_out)
+    images = next((size for size in sizes if in_all(size) <= budget * (1 + 1e-9)), least)
+    return Fit(images, available, in_all(images), left_out)
 
 
 def fit_grid(
@@ -180,7 +221,7 @@ def fit_grid(
     fixed_images: int | None = None,
     reuse_images: bool = True,
 ) -> tuple[Grid, Fit]:
-    """Reduce a grid to what fits a time.
+    """Reduce a grid to what fits a time, that of the trials included.
 
     The choice is stored: a run that is continued keeps it. With ``fixed_images`` only methods are left out. With
     ``reuse_images`` the number of images is kept under another budget if all stored results have the same. An
@@ -207,14 +248,20 @@ def fit_grid(
         for cell in planned.cells():
             if not store.has(cell):
                 left[cell.label].append(cell)
+        estimates = {
+            label: estimator.estimate(cells[0]) if cells else CostEstimate(0, 0) for label, cells in left.items()
+        }
+        streams = {cell.stream_key: cell for cells in left.values() for cell in cells}.values()
         chosen = fit(
-            {label: estimator.estimate(cells[0]) if cells else CostEstimate(0, 0) for label, cells in left.items()},
+            estimates,
             streams={label: sum(map(length, cells)) for label, cells in left.items()},
             available=fixed or available,
             batch_size=fixed or grid.batch_sizes[0],  # all images as one batch: not fewer
-            budget=seconds,
+            budget=max(seconds - estimator.spent, 0.0),
             jobs=jobs,
             required=required,
+            starts={label: len(cells) for label, cells in left.items()},
+            image_seconds=sum(estimator.image_seconds(cell) * length(cell) for cell in streams),
         )
         chosen = replace(chosen, available=available)
         chosen.save(path)

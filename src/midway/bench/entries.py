@@ -143,11 +143,14 @@ def _not_understood(text: str) -> str:
     return f"methods '{text}' cannot be parsed: write them like tent,tea(steps=4),mita."
 
 
-def import_plugins(modules: Iterable[str]) -> None:
-    """Import modules that register methods, scenarios and so on, also from the working directory."""
+def import_plugins(modules: Iterable[str], *, beside: Path | None = None) -> None:
+    """Import modules that register methods, scenarios and so on, also from the working directory.
+
+    They may also be ``beside`` a file, in its folder.
+    """
     for module in modules:
-        if (directory := str(Path.cwd())) not in sys.path:
-            sys.path.append(directory)
+        folders = [Path.cwd(), *([] if beside is None else [beside.resolve().parent])]
+        sys.path += [folder for folder in dict.fromkeys(map(str, folders)) if folder not in sys.path]
         if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
             correct = Path(module).stem.lstrip(".")
             raise PlanError(f"import: {module} is not the name of a module: write {correct}.", "import")

@@ -260,6 +260,8 @@ def load_plan(path: Path | str) -> Grid:
     path = Path(path)
     content = read_plan(path)
     try:
+        if "import" in content:
+            import_plugins(READERS["import"]("import", content["import"]), beside=path)
         grid = Grid.from_dict(content)
         grid.cells()
     except PlanError as error:

@@ -13,7 +13,7 @@ from midway.bench.budget import fit_grid, read_duration
 from midway.cli.report import print_table, report_run
 from midway.cli.run import check_device, command_line, parse_integers, run_into, split_commas, stored
 from midway.cli.signals import stopped
-from midway.cli.terminal import terminal
+from midway.cli.terminal import in_words, terminal
 from midway.report import export, frame, stored_run
 from midway.report.benchmark import benchmark_table
 from midway.report.render import FORMATS
@@ -38,7 +38,11 @@ def benchmark(
         int, typer.Option(min=1, max=500, help="Images per batch; correlated streams have at most 64.")
     ] = 200,
     budget: Annotated[
-        str, typer.Option(help="Time, such as 2h: fewer images before fewer rows, always with Source and MITA.")
+        str,
+        typer.Option(
+            help="Time, such as 2h: fewer images before fewer rows, always with Source and MITA. It is approximate, "
+            "without the start of processes and the report."
+        ),
     ] = "",
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     jobs: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
@@ -69,6 +73,9 @@ def benchmark(
             console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
             grid, fitted = fit_grid(grid, store, seconds, jobs=jobs, resources=engine.resources)
             left_out |= fitted.left_out
+            if fitted.seconds > seconds:
+                least = f"{fitted.images:,} images take about {in_words(fitted.seconds)}, more than {budget}"
+                console.print(f"{least}: the remaining methods cannot take less.", highlight=False)
         cells = benchmark_cells(grid, columns)
         tally = run_into(console, cells, store, engine)
         records = stored(store, cells)

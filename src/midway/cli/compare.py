@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from torch import nn
 
 from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
 from midway.bench.resources import absolute, load_network, weights_of
-from midway.cli.run import Import, split_commas
+from midway.cli.run import NO_GPU, Classes, Import, split_commas
 from midway.cli.signals import stopped
 from midway.cli.terminal import Json, print_json, terminal
 from midway.comparison import compare as compare_methods
@@ -28,6 +29,7 @@ BatchSize = Annotated[int | None, typer.Option(min=1, help="Images per batch (de
 Size = Annotated[
     int | None, typer.Option(min=1, help="Side in pixels to which images in files are resized and cropped.")
 ]
+Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the methods and of the order.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; run it again to resume.")]
 
@@ -36,23 +38,21 @@ def compare(
     network: Network,
     data: Annotated[str, typer.Argument(help="A folder with or without class folders, or the name of a data set.")],
     methods: Annotated[str, typer.Option(help='Such as "tent,tea(steps=4),mita".')] = DEFAULT_METHODS,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="Which logit each class folder is: names, indices or name=index separated by commas, a file, or a "
-            "list such as imagenet-r."
-        ),
-    ] = None,
+    classes: Classes = None,
     batch_size: BatchSize = None,
     images: Annotated[int | None, typer.Option(min=1, help="Use at most this many images (default: all).")] = None,
     size: Size = None,
+    device: Device = "auto",
     seed: Seed = 0,
     out: Out = None,
     report: Annotated[Path | None, typer.Option(help="Write the table to a .html, .md or .csv file.")] = None,
     as_json: Json = False,
     import_: Import = None,
 ) -> None:
-    """Compare methods on images of your own: accuracies for class folders, label-free scores for other folders."""
+    """Compare methods on images of your own: accuracies for class folders, label-free scores for other folders.
+
+    The exit code is 1 if a method of --methods failed, or if all default methods failed.
+    """
     import_plugins(split_commas(import_) or [])
     check_folder(data)
     if report is not None:
@@ -60,7 +60,7 @@ def compare(
     known = None if classes is None else READERS["classes"]("classes", classes)
     with in_order_if_stopped():
         result = compare_methods(
-            trained_network(network),
+            trained_network(network, device),
             data,
             methods,
             batch_size=batch_size,
@@ -76,6 +76,9 @@ def compare(
         print(result)
     if report is not None:
         terminal(stderr=True).print(f"Report: {result.report(report)}", highlight=False, soft_wrap=True)
+    failed = [record.failure is not None for record in result.records[1:]]  # the first is the source, which cannot fail
+    if all(failed) if methods == DEFAULT_METHODS else any(failed):
+        raise typer.Exit(1)
 
 
 @contextmanager
@@ -89,9 +92,23 @@ def in_order_if_stopped() -> Iterator[None]:
         raise stopped() from stop
 
 
-def trained_network(name: str) -> nn.Module:
-    """Load a network with trained weights by its name in plans."""
+def trained_network(name: str, device: str) -> nn.Module:
+    """Load a network with trained weights by its name in plans, and move it to a device."""
+    device = _usable_device(device)
     if name in ARCHITECTURES:
         raise ValueError(f"{name} is an architecture without weights: write {name}@FILE with a checkpoint.")
     weights_of(name)  # names the nearest match of an unknown name
-    return load_network(absolute(name), 0)
+    return load_network(absolute(name), 0).to(device)
+
+
+def _usable_device(name: str) -> str:
+    """Return the device that a name stands for; auto is a GPU if there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError as error:
+        raise ValueError(f"--device: '{name}' is not known to torch: use cpu, cuda or auto.") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"{NO_GPU}.")
+    return name

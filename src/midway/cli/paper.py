@@ -31,7 +31,7 @@ Which = Literal["outlier", "mixture", "pure", "sweep", "ablation", "complexity"]
 """Tables of the paper."""
 
 SHARE_OF_CELLS = 0.8
-"""Share of the demo's time for its cells; the rest is for trials, the start of workers, figures and the report."""
+"""Share of the demo's time for trials and cells; the rest is for the start of workers, figures and the report."""
 
 
 def paper_table(
@@ -49,7 +49,11 @@ def paper_table(
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, with seeds 0, 1, ...")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images per batch.")] = 200,
     budget: Annotated[
-        str, typer.Option(help="Time, such as 30m: fewer images before fewer rows, always with Source and MITA.")
+        str,
+        typer.Option(
+            help="Time, such as 30m: fewer images before fewer rows, always with Source and MITA. It is approximate, "
+            "without the start of processes and the report."
+        ),
     ] = "",
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
@@ -154,8 +158,8 @@ def demo(
         float,
         typer.Option(
             min=1,
-            help="Seconds for everything. If they are too few, slower methods are left out, then the mixed stream, "
-            "then images; never Source, BN, TENT and MITA.",
+            help="Seconds for everything, approximately. If they are too few, slower methods are left out, then the "
+            "mixed stream, then images; never Source, BN, TENT and MITA.",
         ),
     ] = 120,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time (default: one for each processor).")] = None,

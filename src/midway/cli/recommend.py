@@ -8,11 +8,12 @@ import typer
 
 from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
-from midway.cli.compare import BatchSize, Network, Out, Seed, Size, in_order_if_stopped, trained_network
+from midway.cli.compare import BatchSize, Device, Network, Out, Seed, Size, in_order_if_stopped, trained_network
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import Json, print_json
 from midway.comparison import recommend as recommend_method
 from midway.comparison.recommend import CANDIDATES
+from midway.comparison.run import SOURCE
 
 
 def recommend(
@@ -25,6 +26,7 @@ def recommend(
     batch_size: BatchSize = None,
     images: Annotated[int, typer.Option(min=1, help="Use at most this many images.")] = 1000,
     size: Size = None,
+    device: Device = "auto",
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -35,7 +37,7 @@ def recommend(
     check_folder(data)
     with in_order_if_stopped():
         advice = recommend_method(
-            trained_network(network),
+            trained_network(network, device),
             data,
             methods,
             batch_size=batch_size,
@@ -51,3 +53,6 @@ def recommend(
         )
     else:
         print(advice)
+    failed = [each.score is None for each in advice.candidates if each.label != SOURCE]
+    if failed and all(failed):
+        raise typer.Exit(1)

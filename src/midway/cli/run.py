@@ -22,6 +22,7 @@ from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, 
 from midway.bench import run as run_cells
 from midway.bench.budget import CostEstimator
 from midway.bench.engines.base import CellTask
+from midway.bench.entries import READERS, import_plugins
 from midway.bench.environment import environment
 from midway.bench.plan import locate, read_plan
 from midway.bench.resources import check_data
@@ -37,6 +38,14 @@ EngineOption = Annotated[
     list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
 ]
 Import = Annotated[str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        help="Which logit each class folder is: names, indices or name=index separated by commas, a file, or a "
+        "list such as imagenet-r."
+    ),
+]
+NO_GPU = "--device: this machine has no GPU that torch can use: use cpu or auto"
 
 
 def run(
@@ -64,13 +73,7 @@ def run(
     batch_sizes: Annotated[str | None, typer.Option(help="1 to 500, separated by commas (default: 200).")] = None,
     images: Annotated[int | None, typer.Option(help="Use at most this many images (default: all).")] = None,
     size: Annotated[int | None, typer.Option(help="Side in pixels of images in files.")] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="Which logit each class folder is: names, indices or name=index separated by commas, a file, or a "
-            "list such as imagenet-r."
-        ),
-    ] = None,
+    classes: Classes = None,
     precision: Annotated[str | None, typer.Option(help="float32, bf16 or auto (default: float32).")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto (default: auto).")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads per cell (default: 1).")] = None,
@@ -130,8 +133,11 @@ def _cells(path: Path | None, flags: dict[str, Any]) -> list[Cell]:
     content = read_plan(path) if path else {}
     if "methods" in flags:
         content.pop("method", None)
+    merged = content | flags
     try:
-        return Grid.from_dict(content | flags).cells()
+        if path is not None and "import" in merged:
+            import_plugins(READERS["import"]("import", merged["import"]), beside=path)
+        return Grid.from_dict(merged).cells()
     except PlanError as error:
         key = error.where[0] if error.where else ""
         if path is not None and key in content and key not in flags:
@@ -144,7 +150,7 @@ def _cells(path: Path | None, flags: dict[str, Any]) -> list[Cell]:
 def check_device(cells: Sequence[Cell], engine: Engine) -> None:
     """Raise if cells need a GPU and the engine runs on this machine, which has none."""
     if engine.local and any(cell.device.startswith("cuda") for cell in cells) and not torch.cuda.is_available():
-        raise ValueError("--device: this machine has no GPU that torch can use: use cpu or auto, or a cluster.")
+        raise ValueError(f"{NO_GPU}, or a cluster.")
 
 
 def run_into(

@@ -12,11 +12,13 @@ from rich.console import Console
 from midway._files import write_atomically
 from midway.bench import Engine, LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
-from midway.bench.entries import import_plugins, parse_entries
-from midway.bench.resources import check_data
+from midway.bench.entries import READERS, import_plugins, parse_entries
+from midway.bench.resources import ResourceCache, check_data
+from midway.cli.compare import Size
 from midway.cli.run import (
     ENGINE_HELP,
     Address,
+    Classes,
     EngineOption,
     Import,
     check_device,
@@ -35,6 +37,7 @@ from midway.tune import SCENARIOS, Search, StudyResult, TrialRecord, held_out_pl
 from midway.tune import tune as run_search
 from midway.tune.result import HELD_OUT, STUDY
 from midway.tune.run import finished_trials
+from midway.tune.search import check_labels
 
 
 def tune(
@@ -46,16 +49,27 @@ def tune(
     storage: Annotated[
         str, typer.Option(help="A file, or a URL: sqlite:///tune.db, postgresql://user@host/name (default: in --out).")
     ] = "",
-    data: Annotated[str, typer.Option(help="Data set, see `midway data ls`.")] = "cifar10-mini",
+    data: Annotated[
+        str, typer.Option(help="Data set, see `midway data ls`; folder is a folder of your own images.")
+    ] = "cifar10-mini",
     root: Annotated[Path | None, typer.Option(help="Folder of the data set (default: in the data home).")] = None,
     network: Annotated[
-        str, typer.Option(help="A name, a checkpoint, architecture@checkpoint, or an untrained architecture.")
+        str,
+        typer.Option(
+            help="A name, a checkpoint, architecture@checkpoint, file.py:function for your own network, or an "
+            "untrained architecture."
+        ),
     ] = "wrn16_2.cifar10",
     scenarios: Annotated[
         str,
-        typer.Option(help="Streams of the tuning corruptions, separated by commas (default: eight of three kinds)."),
+        typer.Option(
+            help="Streams of the tuning corruptions, separated by commas (default: eight of three kinds); pure:clean "
+            "is the images as they are."
+        ),
     ] = "",
     images: Annotated[int | None, typer.Option(min=1, help="Number of images of the set (default: all).")] = None,
+    size: Size = None,
+    classes: Classes = None,
     batch_size: Annotated[int, typer.Option(min=1, max=500, help="Images per batch.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of streams, method and search.")] = 0,
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
@@ -88,6 +102,8 @@ def tune(
         data=data,
         root=None if root is None else str(root.resolve()),
         images=images,
+        size=size,
+        classes=None if classes is None else READERS["classes"]("classes", classes),
         batch_size=batch_size,
         seed=seed,
         precision=precision,
@@ -124,6 +140,7 @@ def _check(console: Console, search: Search, engine: Engine, folder: Path) -> No
     cells = search.cells({})
     check_device(cells, engine)
     check_data(cells, engine.resources)
+    check_labels(cells, engine.resources or ResourceCache())
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / STUDY
     if not path.is_file():

@@ -145,7 +145,7 @@ class StudyResult:
 def held_out_plan(search: Search, result: StudyResult) -> str:
     """Return the plan as TOML: the method with its defaults and with the best settings, once if they are equal.
 
-    The plan has the network, data, images and seed of the search.
+    The plan has the network, data, classes, images and seed of the search.
 
     Example:
         >>> from midway.tune import Search, StudyResult, TrialRecord, held_out_plan
@@ -176,6 +176,8 @@ def held_out_plan(search: Search, result: StudyResult) -> str:
         "seeds": search.seed,
         "batch_sizes": search.batch_size,
         "images": search.images,
+        "size": search.size,
+        "classes": search.classes,
         "precision": search.precision,
         "device": search.device,
         "threads": search.threads,

@@ -12,7 +12,7 @@ from midway.bench import Engine, LocalEngine, ResourceCache
 from midway.bench.code import registering_modules
 from midway.bench.engines.base import TaskOfCell
 from midway.tune.result import StudyResult, TrialRecord
-from midway.tune.search import Search
+from midway.tune.search import Search, check_labels
 
 SPARE_TASKS = 3
 """Tasks that replace those of dead workers; one that is not needed ends at once."""
@@ -98,19 +98,21 @@ def tune(
         raise ValueError(f"trials and jobs must be at least 1, got {trials} and {jobs}.")
     engine = engine or LocalEngine(jobs=jobs)
     ends = time.monotonic() + seconds
-    cell = search.cells({})[0]
+    cells = search.cells({})
+    resources = engine.resources or ResourceCache()
+    check_labels(cells, resources)
 
     def on_message(task: SearchTask, trial: TrialRecord) -> None:
         if on_trial is not None:
             on_trial(trial)
 
-    with studies.opened(search, storage, engine.resources or ResourceCache()) as study:
+    with studies.opened(search, storage, resources) as study:
         driver = studies.this_process()
         studies.begin(study, driver)
         while True:
             before = study.get_trials(deepcopy=False)
             left = ends - time.monotonic()
-            task = SearchTask(cell, search, storage, trials, left, driver, modules=registering_modules(cell))
+            task = SearchTask(cells[0], search, storage, trials, left, driver, modules=registering_modules(cells[0]))
             spare = SPARE_TASKS if engine.local and jobs > 1 else 0
             results = list(engine.map([task] * (jobs + spare), on_message))
             died = [result for _, result in results if isinstance(result, Died)]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -18,7 +18,9 @@ from midway.adaptation.space import SearchSpace
 from midway.bench import Cell, Grid, ResourceCache
 from midway.bench.engines.base import using_threads
 from midway.bench.entries import Entry
+from midway.bench.measure import answer
 from midway.data import corruption_names
+from midway.data.class_lists import Classes, plain_classes
 from midway.methods import find, hyperparameters, names
 from midway.streams import Scenario, Stream
 
@@ -53,6 +55,8 @@ class Search:
         precision: ``"float32"``, ``"bf16"`` or ``"auto"``.
         device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
         threads: Threads per trial.
+        size: Side in pixels of images in files.
+        classes: Which logit each class folder is, see ``midway.data.load``.
 
     Example:
         >>> from midway.tune import Search
@@ -73,8 +77,12 @@ class Search:
     precision: str = "float32"
     device: str = "auto"
     threads: int = 1
+    size: int | None = None
+    classes: Classes | None = None
 
     def __post_init__(self) -> None:
+        if self.classes is not None:  # a list or a dictionary as plain values: the file need not be on all machines
+            object.__setattr__(self, "classes", plain_classes(self.classes))
         known = hyperparameters(self.method)
         if not self.space and set(find(self.method).search_space) & set(self.held):
             raise ValueError(f"no hyper-parameter of {self.method} is left to search: give fewer settings.")
@@ -111,6 +119,8 @@ class Search:
             precision=self.precision,
             device=self.device,
             threads=self.threads,
+            size=self.size,
+            classes=None if self.classes is None else plain_classes(self.classes),
         )
         return grid.cells()
 
@@ -137,6 +147,27 @@ class Search:
         cells = [(cell.key, cell.code) for cell in self.cells({})]
         content = [cells, sorted((name, str(space)) for name, space in self.space.items())]
         return f"{self.method}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]}"
+
+
+def check_labels(cells: Sequence[Cell], resources: ResourceCache) -> None:
+    """Raise before a search begins if labels are not those of the network's logits, as ``midway run`` does.
+
+    The unadapted network answers two images of each stream, those with the lowest and the highest label.
+    """
+    for cell in cells:
+        here = replace(cell, device="cpu", precision="float32")  # the trials may run on other machines
+        stream = resources.lazy_stream(here)
+        labels = stream.labels[stream.order]
+        ends = [labels.argmin(), labels.argmax()]
+        two = Stream(
+            stream.sources,
+            stream.labels,
+            order=stream.order[ends],
+            group=stream.group[ends],
+            name=stream.name,
+            folder_classes=stream.folder_classes,
+        )
+        answer(find("source")(resources.network(here)), two)
 
 
 @dataclass(frozen=True)
