@@ -38,6 +38,33 @@ SECTIONS = (
         ranked=True,
     ),
     Section(
+        "mixture_tuned",
+        "Mixtures with tuned settings",
+        "The mixtures above, with the settings that the search found for each method on one corruption after another"
+        " ([tuning.md](tuning.md)); the rows without `_tuned` have default settings.",
+        "",
+        beside="mixture",
+        rows=(
+            "bn",
+            "tent",
+            "shot",
+            "eata",
+            "sar",
+            "tea",
+            "mita",
+            "tent_mirror",
+            "tent_tuned",
+            "shot_tuned",
+            "eata_tuned",
+            "sar_tuned",
+            "tea_tuned",
+            "mita_tuned",
+            "tent_tuned_mirror",
+        ),
+        brief=True,
+        means=True,
+    ),
+    Section(
         "memo_pair",
         "Outliers and mixtures: MEMO",
         "The pair of the paper's headline, MITA minus MEMO on all images: 10.57 points in the outlier stream and 4.68"
