@@ -53,11 +53,11 @@ SECTIONS = (
         " domains, 60 images a class at 128 pixels, in batches of 60. The published set has more images: with them"
         " the command gives other numbers.",
         "Batch statistics give most of the possible gain, and model adaptation, in TEA, slightly more. MITA has the"
-        " highest mean, with its default settings and with those tuned on CIFAR-10, because of cartoons and"
-        " sketches; on paintings TEA is slightly above it, and T3A, which keeps the source's statistics, above both."
-        " A limit on the steps of images, introduced when the sketches had been seen, is needed: without it they are"
-        " lost ([methods.md](methods.md)). With 420 images, four of them are a point; the seeds have the same images"
-        " in other orders.",
+        " highest mean, with its default settings within the spread over seeds and with those tuned on CIFAR-10,"
+        " because of cartoons and sketches; on paintings TEA is slightly above it, and T3A, which keeps the source's"
+        " statistics, above both. A limit on the steps of images, introduced when the sketches had been seen, is"
+        " needed: without it they are lost ([methods.md](methods.md)). With 420 images, four of them are a point; the"
+        " seeds have the same images in other orders.",
         images=420,
         brief=True,
         shares=FILTERS,

@@ -41,9 +41,9 @@ SECTIONS = (
         " of its network.",
         "TTT gains much where this network is weakest (noise, pixelate) and is above Source on nine of the fifteen"
         " corruptions; it loses on four, by far the most on motion blur, so by mCE it gains hardly anything. BN on"
-        " the embedded network is ten points above it. The step is the published one. A step three times as large,"
-        " which the tuning corruptions cannot tell from it, was tried first on half as many images, with weights of"
-        " an earlier training: it gained nothing in the mean.",
+        " the embedded network, which is another network, is ten points above it with 10,000 images. The step is the"
+        " published one. A step three times as large, which the tuning corruptions cannot tell from it, was tried"
+        " first on half as many images, with weights of an earlier training: it gained nothing in the mean.",
         images=200,
         brief=True,
     ),
