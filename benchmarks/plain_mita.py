@@ -8,6 +8,7 @@ graph. The defaults are the paper's algorithms as printed. It draws its random n
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -218,7 +219,8 @@ class PlainMITA:
 def share_of_step(logits: Tensor) -> float:
     """By the uncertainty of the batch."""
     uncertainty = 1 - float(torch.softmax(logits, dim=1).max(dim=1).values.mean())
-    return min(1.0, (uncertainty / 0.2) ** 2)
+    classes = logits.shape[1]
+    return min(1.0, (uncertainty / 0.2) ** 2) * (math.log(10) / math.log(classes) if classes > 10 else 1.0) ** 2
 
 
 def balanced(logits: Tensor) -> Tensor:

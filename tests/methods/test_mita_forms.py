@@ -162,6 +162,8 @@ def test_the_share_of_a_full_step_by_hand() -> None:
     certain, doubtful = torch.tensor([[0.96, 0.04]]).log(), torch.tensor([[0.6, 0.4]]).log()
     assert step_scale(certain) == pytest.approx((0.04 / 0.2) ** 2, rel=1e-4)
     assert step_scale(torch.cat([certain, doubtful])) == 1.0  # (0.04 + 0.4) / 2 is above 0.2
+    for classes, share in ((10, 1.0), (100, 1 / 4), (1000, 1 / 9)):  # uniform predictions: only the classes count
+        assert step_scale(torch.zeros(3, classes)) == pytest.approx(share)
 
 
 def test_images_do_not_move_where_the_network_is_certain() -> None:

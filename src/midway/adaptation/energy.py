@@ -302,6 +302,9 @@ FULL_STEP_FROM = 0.2
 def step_scale(logits: Tensor) -> float:
     """Return the share of a full step that model and images take, by the squared mean uncertainty of the batch.
 
+    More than ten classes shorten the steps by the square of ln 10 / ln C: with many classes the uncertainty is always
+    large, and the energy, a sum over classes, is steeper.
+
     The uncertainty of an image is 1 - p(y) of its top class y. Predictions for clean and weakly corrupted images are
     certain, and steps that help against strong noise harm them.
 
@@ -312,4 +315,5 @@ def step_scale(logits: Tensor) -> float:
         0.06
     """
     uncertainty = 1 - logits.softmax(dim=1).amax(dim=1).mean().item()
-    return min(1.0, (uncertainty / FULL_STEP_FROM) ** 2) if math.isfinite(uncertainty) else 1.0
+    share = min(1.0, (uncertainty / FULL_STEP_FROM) ** 2) if math.isfinite(uncertainty) else 1.0
+    return share * (math.log(10) / math.log(max(10, logits.shape[1]))) ** 2

@@ -76,8 +76,9 @@ class MITA(Method):
             sets no limit, as in the paper. Steps on corrupted CIFAR-10 stay below the default. If the energy of a
             network is far steeper, as it can be on drawings, images are lost without a limit.
         by_uncertainty: Multiply the steps of the models and of the images by the squared mean uncertainty of the batch
-            (1 - p of the top class), relative to 0.2 and at most 1 (``midway.adaptation.energy.step_scale``): where
-            the network is certain, little changes. The paper has the same steps for all batches.
+            (1 - p of the top class), relative to 0.2 and at most 1, and for more than ten classes by (ln 10 / ln C)^2
+            (``midway.adaptation.energy.step_scale``): where the network is certain, little changes. The paper has the
+            same steps for all batches.
         balance_classes: Weight the images in the update of a model so that all predicted classes count alike
             (``midway.adaptation.energy.class_balance``). Batches in which some classes are rare, or are rarely
             predicted, then do not teach the model to forget them.
