@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -23,28 +22,21 @@ RESULTS = Path("docs/results")
 BEGIN, END = "<!-- accuracies: recipes/write_readme.py -->\n", "<!-- end of accuracies -->"
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of the table: a heading and the label that it has in stored runs."""
-
-    heading: str
-    label: str
-
-
-LINES = (
-    Line("Source", "source"),
-    Line("BN", "bn"),
-    Line("TENT", "tent"),
-    Line("TEA", "tea"),
-    Line("MITA", "mita"),
-    Line("BN, mirrored views", "bn_mirror"),
-    Line("TENT, mirrored views", "tent_mirror"),
-    Line("BN, clustered statistics", "bn_clustered"),
-    Line("TENT, clustered statistics", "tent_clustered"),
-    Line("MITA, clustered statistics", "mita_clustered"),
-    Line("BN, clustered and mirrored", "bn_clustered_mirror"),
-    Line("MITA, clustered and mirrored, images unmoved", "mita_without_data_clustered_mirror"),
-)
+LINES = {
+    "source": "Source",
+    "bn": "BN",
+    "tent": "TENT",
+    "tea": "TEA",
+    "mita": "MITA",
+    "bn_mirror": "BN, mirrored views",
+    "tent_mirror": "TENT, mirrored views",
+    "bn_clustered": "BN, clustered statistics",
+    "tent_clustered": "TENT, clustered statistics",
+    "mita_clustered": "MITA, clustered statistics",
+    "bn_clustered_mirror": "BN, clustered and mirrored",
+    "mita_without_data_clustered_mirror": "MITA, clustered and mirrored, images unmoved",
+}
+"""Label in stored runs -> heading of its line."""
 CORRUPTIONS = ("never_harm", "pure", "clustered_pure")
 """Runs of single corruptions; the first that has a label is shown."""
 
@@ -54,16 +46,16 @@ def table(folder: Path = RESULTS) -> str:
     single = [_rows(folder, name) for name in CORRUPTIONS]
     outliers, mixtures = (complete_seeds(_rows(folder, name, f"{name}_clustered")) for name in ("outlier", "mixture"))
     lines = []
-    for line in LINES:
-        corruptions = next((rows for rows in single if line.label in rows.unique("label")), Frame(()))
+    for label, heading in LINES.items():
+        corruptions = next((rows for rows in single if label in rows.unique("label")), Frame(()))
         cells = [
-            _passes(mixtures, line.label),
-            _mean(corruptions, line.label, "all", without="pure:clean"),
-            _mean(mixtures, line.label, "all"),
-            _mean(outliers, line.label, "all"),
-            _mean(outliers, line.label, "A"),
+            _passes(mixtures, label),
+            _mean(corruptions, label, "all", without="pure:clean"),
+            _mean(mixtures, label, "all"),
+            _mean(outliers, label, "all"),
+            _mean(outliers, label, "A"),
         ]
-        lines.append([line.heading, *cells])
+        lines.append([heading, *cells])
     heads = ["", "passes", "one corruption", "mixtures", "outlier streams", "lone outliers"]
     return markdown_table(heads, _best_in_bold(lines))
 
