@@ -134,7 +134,7 @@ def test_the_device_can_be_chosen(command: str, monkeypatch: pytest.MonkeyPatch)
         answer = runner.invoke(app, [*arguments, "--device", device])
         assert answer.exit_code == 0, answer.output
     unknown = runner.invoke(app, [*arguments, "--device", "gpu"])
-    assert str(unknown.exception) == "--device: 'gpu' is not known to torch: use cpu, cuda or auto."
+    assert str(unknown.exception) == "device 'gpu' is not known to torch: use cpu, cuda or auto."
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     absent = runner.invoke(app, [*arguments, "--device", "cuda"])
     assert str(absent.exception) == "--device: this machine has no GPU that torch can use: use cpu or auto."

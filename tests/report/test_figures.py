@@ -1,92 +1,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-import torch
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.markers import MarkerStyle
 from matplotlib.text import Text
+from toy_runs import PAIR, result_of, written
 
-import midway
-from midway.bench import Cell, Record, Result
-from midway.bench.entries import Entry
-from midway.cli.figures import cell_of, entry_of
-from midway.data import ImageSet
-from midway.methods import METHODS
 from midway.report import Frame, frame
-from midway.report.figures import (
-    FIGURES,
-    SOURCES,
-    NetworkAndImages,
-    Predictions,
-    all_figures,
-    draw_figures,
-    figure,
-    save,
-)
+from midway.report.figures import FIGURES, SOURCES, all_figures, draw_figures, figure, save
 from midway.report.figures.bars import draw_bars, scenario_bars
-from midway.report.figures.corrections import compare_predictions, corrections_of, draw_corrections
-from midway.report.figures.drawing import legend_columns, new_figure, styled, to_picture
+from midway.report.figures.drawing import new_figure, styled
 from midway.report.figures.heat_map import corruption_map, draw_corruption_map
-from midway.report.figures.image_changes import difference, draw_image_changes, draw_severities, image_changes
-from midway.report.figures.langevin import KINDS, draw_energies, draw_samples, image_energies, langevin_samples
 from midway.report.figures.motivation import Gain, draw_gains, gains_over_source
-from midway.report.figures.over_time import (
-    draw_over_time,
-    far_below,
-    one_of_each_kind,
-    spread_out,
-)
+from midway.report.figures.over_time import draw_over_time, far_below, one_of_each_kind, spread_out
 from midway.report.figures.pareto import draw_accuracy_and_cost
 from midway.report.figures.sweep import draw_sweeps
 from midway.report.series import accuracy_and_cost, accuracy_over_time, ratio_sweeps, running_mean
 from midway.report.tidy import plot_styles
-from midway.streams import Scenario, Stream
-from midway.testing import tiny_network
 
-PAIR = "glass_blur/fog"
 HOSTILE = r"$\frac{<script>$"
-
-
-def result_of(
-    label: str,
-    scenario: str,
-    *accuracies: float,
-    method: str = "",
-    seed: int = 0,
-    settings: dict[str, Any] | None = None,
-    batches: Sequence[float] = (),
-    **metrics: float,
-) -> Record:
-    """Return a record: one accuracy for a pure stream; those of A, of B and of all images for a pair."""
-    parsed = Scenario.parse(scenario)
-    metrics = {"seconds_per_batch": 0.5, "gflops": 2.0} | metrics
-    groups = {
-        shift: {"images": 500.0, "accuracy": value} for shift, value in zip(parsed.shifts, accuracies, strict=False)
-    }
-    cell = Cell(
-        method or label, label, settings or {}, "wrn16_2.cifar10", "0", "cifar10", None, None, None, parsed, seed, 200,
-        "float32", "cpu", 1, "midway.methods",
-    )  # fmt: skip
-    result = Result({"accuracy": accuracies[-1]} | metrics, groups, tuple(batches))
-    return Record(cell, result, None, 1.0, {})
-
-
-def written(figure: Figure) -> set[str]:
-    """Return all texts of a figure."""
-    return {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text()}
-
-
-def toy_data(count: int = 12, side: int = 16) -> ImageSet:
-    rng = np.random.default_rng(0)
-    return ImageSet(rng.integers(0, 256, (count, side, side, 3), np.uint8), np.arange(count) % 4, tuple("abcd"), "toy")
 
 
 def test_every_figure_describes_itself() -> None:
@@ -297,15 +234,6 @@ def test_clean_images_do_not_count_in_the_mean() -> None:
     assert corruption_map(frame(records)).mean("bn") == 60
 
 
-def test_a_legend_of_long_names_fits_its_figure() -> None:
-    names = [f"mita(lr=0.001, langevin_steps={steps})" for steps in range(12)]
-    drawing = draw_bars(scenario_bars(frame([result_of(name, "pure:fog", 60.0, method="mita") for name in names])))
-    drawing.draw_without_rendering()
-    box = drawing.legends[0].get_window_extent()
-    assert 0 <= box.x0 < box.x1 <= drawing.bbox.x1
-    assert [legend_columns(entries) for entries in (3, 7, 8, 16)] == [3, 7, 4, 6]
-
-
 def test_the_ticks_of_batches_are_integers() -> None:
     results = frame([result_of("bn", "pure:fog", 60.0, batches=(60.0, 70.0, 65.0))])
     drawing = draw_over_time(accuracy_over_time(results))
@@ -387,180 +315,3 @@ def test_drawing_does_not_change_the_settings_of_matplotlib() -> None:
     before = matplotlib.rcParams["font.size"]
     assert styled(lambda: matplotlib.rcParams["font.size"])() == 8
     assert matplotlib.rcParams["font.size"] == before
-
-
-def test_pictures_and_differences() -> None:
-    image = torch.tensor([[[0.0, 2.0]], [[0.5, -1.0]], [[1.0, 0.25]]])
-    assert to_picture(image).tolist() == [[[0.0, 0.5, 1.0], [1.0, 0.0, 0.25]]]
-    assert to_picture(torch.full((1, 1, 1), 0.5)).tolist() == [[[0.5, 0.5, 0.5]]]
-    before, after = np.full((1, 1, 3), 0.5, np.float32), np.array([[[0.5, 0.75, 0.0]]], np.float32)
-    assert difference(before, after, factor=1).tolist() == [[[0.5, 0.75, 0.0]]]
-    assert difference(before, after, factor=4).tolist() == [[[0.5, 1.0, 0.0]]]
-
-
-def test_image_changes_are_those_of_mita_at_that_image() -> None:
-    data, network = toy_data(), tiny_network()
-    given = NetworkAndImages(network, data, image=9, batch_size=4, mita={"data_step_size": 0.5})
-    (change,) = image_changes(given, shifts=["fog"])
-    method = midway.MITA(network, data_step_size=0.5)
-    for batch in list(midway.streams.pure(data, "fog", batch_size=4))[:3]:
-        method(batch.images)
-    assert method.adapted_images is not None
-    assert np.array_equal(change.adapted, to_picture(method.adapted_images[1]))
-    assert np.array_equal(change.original, to_picture(batch.images[1]))
-    assert change.distance == pytest.approx((method.adapted_images[1] - batch.images[1]).norm().item())
-    assert change.distance > 0
-    with pytest.raises(ValueError, match="there is no image 12 in toy: it has 0 to 11"):
-        image_changes(replace(given, image=12))
-    several = image_changes(replace(given, image=0), shifts=["fog", "snow"], severities=(1, 5))
-    assert [(c.shift, c.severity) for c in several] == [("fog", 1), ("fog", 5), ("snow", 1), ("snow", 5)]
-    assert {"fog", "snow", "severity 1", "severity 5"} <= written(draw_severities(several))
-    assert len(draw_image_changes(several).axes) == 12
-
-
-def test_corrections_are_outliers_that_only_the_second_method_classifies_correctly() -> None:
-    images = np.arange(6, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 3), np.uint8)
-    labels = np.array([0, 1, 0, 1, 0, 1])
-    stream = Stream({"a": images, "b": images}, labels, order=[5, 4, 3, 2, 1, 0], group=[0, 0, 0, 0, 1, 1], name="s")
-    # labels in the order of the stream: 1 0 1 0 | 1 0
-    right = torch.tensor([[0.0, 2.0], [5.0, 0.0], [2.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    wrong = torch.tensor([[1.0, 0.0], [0.0, 3.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    corrections = compare_predictions(stream, (wrong, right), ["cat", "dog"])
-    assert (corrections.corrected, corrections.spoiled, corrections.images, corrections.group) == (2, 1, 4, "a")
-    assert [(c.label, c.wrong) for c in corrections.shown] == [("cat", "dog"), ("dog", "cat")]  # most confident first
-    assert corrections.shown[0].right_confidence == pytest.approx(1 / (1 + np.exp(-5)))
-    assert corrections.shown[0].wrong_confidence == pytest.approx(1 / (1 + np.exp(-3)))
-    assert corrections.shown[0].picture[0, 0, 0] == pytest.approx(4 / 255)
-    shown = written(draw_corrections(corrections))
-    assert {"dog 95%", "cat 99%"} <= shown
-    heading = "TENT (grey) and MITA (in colour)\nMITA corrects 2 of 4, and spoils 1"
-    assert any(heading in text for text in shown)
-    assert len(compare_predictions(stream, (wrong, right), ["cat", "dog"], at_most=1).shown) == 1
-    assert len(draw_corrections(corrections).axes) == 2
-    assert compare_predictions(stream, (right, right), ["cat", "dog"]).shown == ()
-
-
-def test_energies_before_and_after() -> None:
-    given = NetworkAndImages(tiny_network(), toy_data(8), batch_size=4, langevin_steps=1, mita={"lr": 0.1})
-    before, after = image_energies(given)
-    method = midway.MITA(given.model, lr=0.1)
-    stream = list(midway.streams.pure(given.data, "gaussian_noise", batch_size=4))
-    for batch in (*stream, stream[0]):
-        method(batch.images)
-    assert method.adapted_images is not None
-    adapted = (-method.data_model(method.adapted_images).logsumexp(dim=1)).tolist()
-    assert after.values["adapted"] == pytest.approx(adapted)
-    clean = next(iter(midway.streams.pure(given.data, "clean", batch_size=4))).images
-    assert before.values["clean"] == pytest.approx((-given.model(clean).logsumexp(dim=1)).tolist())
-    assert {"clean", "corrupted", "sampled", "adapted", "before: source"} <= written(draw_energies((before, after)))
-    colours = {style.colour for style in plot_styles({name: name for name in midway.methods.names()}).values()}
-    assert not colours & {colour for colour, _ in KINDS.values()}
-    assert len({line for _, line in KINDS.values()}) == len(KINDS)
-
-
-def test_samples_come_from_three_networks() -> None:
-    given = NetworkAndImages(tiny_network(), toy_data(8), batch_size=4, langevin_steps=50, mita={"lr": 0.1})
-    rows = langevin_samples(given, count=2)
-    assert [row.title for row in rows] == ["source", "predictor", "data model"]
-    assert rows[0].pictures[0].shape == (16, 16, 3)
-    assert not np.array_equal(rows[0].pictures[0], rows[2].pictures[0])
-    assert {f"source\nE = {rows[0].energy:.1f}"} <= written(draw_samples(rows))
-
-
-def test_figures_are_computed_from_a_network_and_images() -> None:
-    given = NetworkAndImages(tiny_network(), toy_data(8), batch_size=4, image=5, langevin_steps=1)
-    assert {spec.name for spec in FIGURES.values() if spec.source is NetworkAndImages} == {
-        "samples", "image_changes", "severities", "energies",
-    }  # fmt: skip
-    assert [name for name, _ in draw_figures(given, only=["samples", "energies", "scenarios"])] == [
-        "samples",
-        "energies",
-    ]
-    nothing = Predictions((), compute=lambda: replace(given, method=given.baseline))
-    assert list(draw_figures(nothing)) == []  # both methods predict the same
-    computed = corrections_of(nothing)
-    assert computed is not None
-    assert (computed.corrected, computed.spoiled, computed.images) == (0, 0, 2)
-    assert corrections_of(Predictions(())) is None
-
-
-def test_figures_show_the_method_with_its_settings_in_the_run() -> None:
-    def of(label: str, network: str, **settings: float) -> Record:
-        record = result_of(label, "pure:fog", 60.0, method="mita", settings=settings)
-        return replace(record, cell=replace(record.cell, network=network))
-
-    records = [result_of("tent", "pure:fog", 60.0), of("slow", "a", lr=1e-5, seed=3), of("mita", "b", lr=0.1)]
-    assert entry_of(records, "mita").settings == {"lr": 0.1}
-    assert entry_of(records[:2], "mita") == Entry("mita", {"lr": 1e-5}, "slow")
-    assert entry_of(records[:1], "mita") == Entry("mita", {}, "mita")
-    cell = cell_of(records, "mita")
-    assert cell is not None
-    assert cell.network == "b"
-    with pytest.raises(ValueError, match="unknown method 'mtia': did you mean 'mita'"):
-        entry_of(records, "mtia")
-
-
-def test_a_method_has_its_style_whatever_else_is_compared() -> None:
-    names = midway.methods.names()
-    alone = plot_styles({"mita": "mita"})["mita"]
-    everything = plot_styles({name: name for name in names})
-    assert everything["mita"] == alone
-    assert list(everything) == names
-    assert len({style.colour for style in everything.values()}) == len(names)
-    assert len({style.colour_on_dark for style in everything.values()}) == len(names)
-    assert len({style.marker for style in everything.values()}) >= 13  # there are fewer markers than methods
-    same = plot_styles({"mita": "mita", "mita_same": "mita"})["mita_same"]
-    assert same == plot_styles({"mita_same": "mita"})["mita_same"]
-    assert same.marker == alone.marker
-    assert same.dash
-    assert same.hatch
-    assert same.colour != alone.colour
-
-
-def contrast(colour: str, background: str) -> float:
-    """Return the contrast of two colours as WCAG defines it."""
-    light = []
-    for each in (colour, background):
-        rgb = [int(each[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-        linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in rgb]
-        light.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-    return (max(light) + 0.05) / (min(light) + 0.05)
-
-
-def test_colours_stand_out_on_white_and_on_dark_pages() -> None:
-    for style in plot_styles({name: name for name in (*midway.methods.names(), "mine", "yours")}).values():
-        assert contrast(style.colour, "#ffffff") > 2.5
-        assert contrast(style.colour_on_dark, "#15171b") > 4.5
-
-
-def test_a_new_method_changes_no_other_style() -> None:
-    class Alpha(midway.methods.Tent):
-        about = replace(midway.methods.Tent.about, name="alpha", title="Alpha", colour="", marker="")
-
-    names = midway.methods.names()
-    before = plot_styles({name: name for name in names})
-    METHODS.add("alpha", Alpha)
-    after = plot_styles({name: name for name in ("alpha", *names)})
-    METHODS.remove("alpha")
-    assert {name: after[name] for name in before} == before
-    assert after["alpha"].title == "Alpha"
-    assert MarkerStyle(after["alpha"].marker).is_filled()
-
-
-def test_a_colour_is_that_of_the_label_and_similar_colours_differ_in_pattern() -> None:
-    labels = {"mita": "mita", **{f"mita_{letter}": "mita" for letter in "abcdefg"}}
-    labels |= {f"method {number}": f"method {number}" for number in range(7)}
-    together = plot_styles(labels)
-    for label, name in labels.items():
-        alone = plot_styles({label: name})[label]
-        assert (together[label].colour, together[label].marker) == (alone.colour, alone.marker)
-    shown = [(style.colour, style.dash, style.hatch) for style in together.values()]
-    assert len(set(shown)) == len(shown)
-    assert len({style.colour for style in together.values()}) < len(shown)
-
-
-def test_methods_of_other_packages_have_colours_too() -> None:
-    styles = plot_styles({"mine": "mine", "yours": "yours", "source": "source"})
-    assert list(styles) == ["source", "mine", "yours"]
-    assert len({style.colour for style in styles.values()}) == 3
-    assert all(MarkerStyle(style.marker).is_filled() for style in styles.values())

@@ -5,10 +5,17 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import optuna
 import pytest
+
+from midway.bench.resources import ResourceCache
+from midway.tune import Search
+from midway.tune import study as studies
+from midway.tune.storage import open_storage
+from toy_search import toy
 
 
 def programs() -> Path | None:
@@ -55,3 +62,15 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         url: str = request.getfixturevalue("postgresql")
         return url
     return str(tmp_path / "study.journal") if request.param == "journal" else f"sqlite:///{tmp_path}/study.db"
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[Search], optuna.Study]]:
+    """Open the study of a search in the journal ``study`` of the test."""
+    with open_storage(str(tmp_path / "study")) as storage:
+        yield lambda search: studies.open_study(search, storage, ResourceCache())
+
+
+@pytest.fixture
+def by_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(studies, "score", toy)

@@ -142,16 +142,22 @@ class Grid:
 
     def _resolved(self) -> tuple[str, str]:
         """Return the precision and device that ``"auto"`` stands for: a cell must not depend on where it runs."""
-        device = self.device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            kind = torch.device(device)
-        except RuntimeError as error:
-            raise PlanError(f"device '{device}' is not known to torch: use cpu, cuda or auto.", "device") from error
+        with _errors_at("device"):
+            device = device_named(self.device)
         with _errors_at("precision"):
-            half = use_bf16(self.precision, kind)  # type: ignore[arg-type]
+            half = use_bf16(self.precision, torch.device(device))  # type: ignore[arg-type]
         return "bf16" if half else "float32", device
+
+
+def device_named(name: str) -> str:
+    """Return the device that a name stands for, as torch names it: ``"auto"`` is a GPU if there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device '{name}' is not known to torch: use cpu, cuda or auto.") from error
+    return name
 
 
 def _codes(

@@ -47,6 +47,7 @@ def benchmark(
     precision: Annotated[str, typer.Option(help="float32, bf16 or auto.")] = "float32",
     jobs: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/benchmark"),
+    keep_old: Annotated[bool, typer.Option("--keep-old", help="Accept results that other code computed.")] = False,
 ) -> None:
     """Compare all methods on six kinds of streams; print mean errors beside published ones of other networks.
 
@@ -77,8 +78,8 @@ def benchmark(
                 least = f"{fitted.images:,} images take about {in_words(fitted.seconds)}, more than {budget}"
                 console.print(f"{least}: the remaining methods cannot take less.", highlight=False)
         cells = benchmark_cells(grid, columns)
-        tally = run_into(console, cells, store, engine)
-        records = stored(store, cells)
+        tally = run_into(console, cells, store, engine, keep_old=keep_old)
+        records = stored(store, cells, keep_old=keep_old)
     if tally is None and not records:
         raise stopped()
     counted = f", {grid.images:,} images a corruption" if grid.images else ""

@@ -13,6 +13,7 @@ from torch import nn
 
 from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
+from midway.bench.plan import device_named
 from midway.bench.resources import absolute, load_network, weights_of
 from midway.cli.run import NO_GPU, Classes, Import, split_commas
 from midway.cli.signals import stopped
@@ -94,21 +95,10 @@ def in_order_if_stopped() -> Iterator[None]:
 
 def trained_network(name: str, device: str) -> nn.Module:
     """Load a network with trained weights by its name in plans, and move it to a device."""
-    device = _usable_device(device)
+    device = device_named(device)
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"{NO_GPU}.")
     if name in ARCHITECTURES:
         raise ValueError(f"{name} is an architecture without weights: write {name}@FILE with a checkpoint.")
     weights_of(name)  # names the nearest match of an unknown name
     return load_network(absolute(name), 0).to(device)
-
-
-def _usable_device(name: str) -> str:
-    """Return the device that a name stands for; auto is a GPU if there is one."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(name).type
-    except RuntimeError as error:
-        raise ValueError(f"--device: '{name}' is not known to torch: use cpu, cuda or auto.") from error
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"{NO_GPU}.")
-    return name
