@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.seen_kinds import kinds_of
+from midway.adaptation.batch_norm.cluster_state import kinds_of
 from midway.bench.entries import parse_entries
 from midway.bench.resources import arranged, load_network
 from midway.data import ImageSet, corruption_names

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import midway
-from midway.adaptation.alpha_norm import AlphaBatchNorm
-from midway.adaptation.normalise_by_image import _moments
-from midway.adaptation.replaced_statistics import Observer, observers_of
-from midway.adaptation.seen_kinds import Kinds
-from midway.adaptation.statistics_by_name import BY_NAME
+from midway.adaptation.batch_norm.alpha import AlphaBatchNorm
+from midway.adaptation.batch_norm.by_name import BY_NAME
+from midway.adaptation.batch_norm.cluster_state import Kinds
+from midway.adaptation.batch_norm.normalize_by_image import _moments
+from midway.adaptation.batch_norm.replaced_statistics import Observer, observers_of
 from midway.bench.paper import PAIRS
 
 

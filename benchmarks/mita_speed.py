@@ -28,7 +28,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.cost import measure_cost, watch_memory
 from midway.functional import free_energy

@@ -23,8 +23,8 @@ import torch
 from matplotlib.axes import Axes
 
 import midway
-from midway.adaptation.kinds import KnownKinds, assign
-from midway.adaptation.spectra import BANDS, spectra
+from midway.adaptation.batch_norm.cluster_mixture import KnownKinds, assign
+from midway.adaptation.batch_norm.spectra import BANDS, spectra
 from midway.report import frame
 
 KINDS = {"clean": "#7f7f7f", "speckle_noise": "#d55e00", "gaussian_blur": "#0072b2", "saturate": "#cc79a7"}

@@ -22,7 +22,7 @@ from midway import cost, data, functional, methods, metrics, models, sampling, s
 from midway._version import __version__
 from midway.adaptation.adapt import adapt
 from midway.adaptation.base import Method
-from midway.adaptation.clustered import clustered
+from midway.adaptation.batch_norm.clustered import clustered
 from midway.adaptation.samples import sample_images
 from midway.bench import Result, evaluate
 from midway.comparison import CompareResult, Recommendation, compare, recommend

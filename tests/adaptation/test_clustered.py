@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.clustered import ClusteredBatchNorm, use_clustered_statistics
-from midway.adaptation.kinds import KnownKinds, assign
-from midway.adaptation.seen_kinds import kinds_of, shares_of_images
-from midway.adaptation.spectra import spectra
+from midway.adaptation.batch_norm.cluster_mixture import KnownKinds, assign
+from midway.adaptation.batch_norm.cluster_state import kinds_of, shares_of_images
+from midway.adaptation.batch_norm.clustered import ClusteredBatchNorm, use_clustered_statistics
+from midway.adaptation.batch_norm.spectra import spectra
 from midway.bench.entries import Entry, parse_entries
 from midway.testing import batches, tiny_network
 

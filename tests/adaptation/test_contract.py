@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.functional import entropy
 from midway.methods import About, Method

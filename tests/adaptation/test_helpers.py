@@ -9,12 +9,12 @@ from torch import nn
 import midway
 from midway.adaptation import copies
 from midway.adaptation.adapt import with_preset
+from midway.adaptation.batch_norm.image_statistics import Moments, statistics_by_image
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.checks import check_hyperparameters, check_images
 from midway.adaptation.describe import tuned_of
 from midway.adaptation.head import head_of
-from midway.adaptation.image_statistics import Moments, statistics_by_image
 from midway.adaptation.image_weights import weights_by_image
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, optimizer_step, sam_step
 from midway.adaptation.parameters import first_weight, freeze_all_but, last_stage, norm_affine, norm_layers
 from midway.adaptation.precision import use_bf16, without_autocast_cache

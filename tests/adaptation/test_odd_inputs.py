@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation import spectra
-from midway.adaptation.statistics_by_name import BY_NAME
+from midway.adaptation.batch_norm import spectra
+from midway.adaptation.batch_norm.by_name import BY_NAME
 from midway.methods import names
 from midway.testing import batches, tiny_network
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.alpha_norm import AlphaBatchNorm, alpha_statistics
-from midway.adaptation.replaced_statistics import statistics_of
-from midway.adaptation.statistics_by_name import BY_NAME
-from midway.adaptation.unmix_norm import UnmixBatchNorm, unmix_statistics
+from midway.adaptation.batch_norm.alpha import AlphaBatchNorm, alpha_statistics
+from midway.adaptation.batch_norm.by_name import BY_NAME
+from midway.adaptation.batch_norm.replaced_statistics import statistics_of
+from midway.adaptation.batch_norm.unmix import UnmixBatchNorm, unmix_statistics
 from midway.bench.code import modules_of_method
 from midway.testing import batches, tiny_network
 
@@ -297,7 +297,7 @@ def test_names_describe_the_statistics_and_their_code(name: str) -> None:
     assert statistics_of(BY_NAME[name](tiny_network())) == name
     assert f"statistics='{name}'" in repr(midway.adapt(tiny_network(), "bn", statistics=name))
     modules = modules_of_method("bn", {"statistics": name})
-    assert ("midway.adaptation.unmix_norm" in modules) == name.startswith("unmix")
+    assert ("midway.adaptation.batch_norm.unmix" in modules) == name.startswith("unmix")
 
 
 CONTRACT = [check for check in midway.testing.CONTRACT if check is not midway.testing.check_every_norm_and_image_works]

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.testing import batches, tiny_network
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.renormalization import moving, use_renormalization
+from midway.adaptation.batch_norm.renormalization import moving, use_renormalization
 from midway.methods.delta import DELTA, Objective
 from midway.testing import batches, tiny_network
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.image_statistics import Moments
+from midway.adaptation.batch_norm.image_statistics import Moments
 from midway.adaptation.views import CROP_NUMBERS, crops, draw, quarter_turns
 from midway.methods import dua
 from midway.methods.dua import DUA, update_running_statistics

@@ -172,7 +172,7 @@ def test_weights_and_mean_prediction_by_hand() -> None:
 @pytest.mark.parametrize("norm", NORMS)
 def test_learning_from_the_selected_alone_gives_the_same_gradients(norm: str, sharp_network: Network) -> None:
     network = sharp_network(norm=norm)
-    midway.adaptation.normalization.use_batch_statistics(network)
+    midway.adaptation.batch_norm.statistics.use_batch_statistics(network)
     moving = list(midway.adaptation.parameters.norm_affine(network).values())
     images = batches(1)[0]
     chosen = torch.zeros(12, dtype=torch.bool)

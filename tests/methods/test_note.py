@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.instance_aware import adapting, instance_aware, shrink, use_instance_aware_statistics
+from midway.adaptation.batch_norm.instance_aware import adapting, instance_aware, shrink, use_instance_aware_statistics
 from midway.adaptation.reservoir_memory import ReservoirMemory
 from midway.methods.note import NOTE, mean_entropy
 from midway.sampling import Randomness

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.memory import BalancedMemory
-from midway.adaptation.robust_norm import RobustBatchNorm, updating_statistics, use_robust_statistics
+from midway.adaptation.balanced_memory import BalancedMemory
+from midway.adaptation.batch_norm.robust import RobustBatchNorm, updating_statistics, use_robust_statistics
 from midway.testing import batches, tiny_network
 
 

@@ -14,9 +14,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from midway._suggest import unknown
 from midway.adaptation.answers import source_copy
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.by_name import BY_NAME
+from midway.adaptation.batch_norm.replaced_statistics import statistics_of
 from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, VIEWS, WRAP, find, hyperparameters
-from midway.adaptation.replaced_statistics import statistics_of
-from midway.adaptation.statistics_by_name import BY_NAME
 from midway.adaptation.wrappers import WRAPPERS, read_wrapper
 from midway.adaptation.wrappers.mirrored import Mirrored
 

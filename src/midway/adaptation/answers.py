@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.batch_norm.replaced_statistics import observers_of
 from midway.adaptation.checks import is_logits
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, without_parallel
-from midway.adaptation.replaced_statistics import observers_of
 from midway.adaptation.state import end_undo
 from midway.functional import free_energy
 from midway.models.outputs import logits_of

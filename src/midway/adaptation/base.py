@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.answers import answered, refuse_log_probabilities, warn_of_probabilities
+from midway.adaptation.batch_norm.cluster_state import kinds_of
+from midway.adaptation.batch_norm.replaced_statistics import observers_of, statistics_of
+from midway.adaptation.batch_norm.statistics import uses_batch_statistics
 from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, refuse_meta_default
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
-from midway.adaptation.normalization import uses_batch_statistics
 from midway.adaptation.optimization import optimizer_step
 from midway.adaptation.parameters import first_weight, refuse_half_precision
 from midway.adaptation.precision import without_autocast_cache
 from midway.adaptation.problem import Problem
-from midway.adaptation.replaced_statistics import observers_of, statistics_of
-from midway.adaptation.seen_kinds import kinds_of
 from midway.adaptation.space import SearchSpace, search_over
 from midway.adaptation.state import Stateful
 from midway.functional import log_mean_softmax

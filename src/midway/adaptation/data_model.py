@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import nn
 
+from midway.adaptation.batch_norm.cluster_state import kinds_of
 from midway.adaptation.energy import ModelAda
-from midway.adaptation.seen_kinds import kinds_of
 
 DataModel = Literal["single", "persistent", "fresh", "same"]
 """How MITA's data model is related to its predictor."""

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from midway.adaptation.image_statistics import (
+from midway.adaptation.batch_norm.image_statistics import (
     UnsupportedError,
     Weights,
     expanded,

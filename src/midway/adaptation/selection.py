@@ -9,7 +9,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from midway.adaptation.base import Method
-from midway.adaptation.normalization import uses_batch_statistics
+from midway.adaptation.batch_norm.statistics import uses_batch_statistics
 from midway.adaptation.parameters import NORM_LAYERS, norm_layers
 from midway.functional import entropy
 

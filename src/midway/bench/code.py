@@ -16,8 +16,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from midway.adaptation.batch_norm.by_name import module_of
 from midway.adaptation.registry import STATISTICS, VIEWS, WRAP
-from midway.adaptation.statistics_by_name import module_of
 from midway.adaptation.wrappers import WRAPPERS, read_wrapper
 from midway.bench.record import Cell
 from midway.bench.resources import FROM_FILES

@@ -7,7 +7,7 @@ from midway.adaptation.about import About
 from midway.adaptation.adapt import adapt, preset
 from midway.adaptation.answers import NonFiniteError
 from midway.adaptation.base import Method
-from midway.adaptation.clustered import clustered
+from midway.adaptation.batch_norm.clustered import clustered
 from midway.adaptation.registry import METHODS, find, hyperparameters, names, register
 from midway.methods import _classes
 from midway.methods._classes import *  # noqa: F403

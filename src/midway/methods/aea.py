@@ -11,9 +11,9 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.head import head_of
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.normalization import use_batch_statistics, use_prior_statistics, uses_batch_statistics
+from midway.adaptation.batch_norm.replaced_statistics import statistics_of
+from midway.adaptation.batch_norm.statistics import use_batch_statistics, use_prior_statistics, uses_batch_statistics
 from midway.adaptation.registry import register
-from midway.adaptation.replaced_statistics import statistics_of
 from midway.adaptation.space import Choice, search_over
 
 

@@ -12,13 +12,13 @@ from midway.adaptation.about import About
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.replaced_statistics import observers_of
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import soft_cross_entropy, symmetric_cross_entropy
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
 from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.replaced_statistics import observers_of
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
 from midway.sampling import Randomness
 

@@ -11,12 +11,12 @@ from torch.nn.functional import cross_entropy
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.renormalization import moving, use_renormalization
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.renormalization import moving, use_renormalization
 from midway.adaptation.selection import confident, record_shares, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 

@@ -11,8 +11,8 @@ from torch.nn.functional import interpolate
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.statistics import has_batch_norm, use_batch_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.normalization import has_batch_norm, use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
 from midway.adaptation.parameters import (
     check_excluded,

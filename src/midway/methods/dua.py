@@ -11,8 +11,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.image_statistics import Moments, UnsupportedError, statistics_by_image
-from midway.adaptation.normalization import running_layers
+from midway.adaptation.batch_norm.image_statistics import Moments, UnsupportedError, statistics_by_image
+from midway.adaptation.batch_norm.statistics import running_layers
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, LogUniform, Uniform, search_over

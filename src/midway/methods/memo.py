@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.image_statistics import UnsupportedError
+from midway.adaptation.batch_norm.image_statistics import UnsupportedError
 from midway.adaptation.image_weights import weights_by_image
 from midway.adaptation.parameters import refuse_half_precision
 from midway.adaptation.problem import Problem

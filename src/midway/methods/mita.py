@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.cluster_state import shares_of_images
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.data_model import (
     DataModel,
     check_data_adaptation,
@@ -18,11 +20,9 @@ from midway.adaptation.data_model import (
     twin,
 )
 from midway.adaptation.energy import Chains, ContrastiveStep, EnergyModel, ModelAda, data_ada
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
-from midway.adaptation.seen_kinds import shares_of_images
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import exchange_top, log_mean_softmax
 from midway.sampling import Randomness, SpectralFilter

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.instance_aware import STANDARD_ERRORS, adapting, use_instance_aware_statistics
+from midway.adaptation.batch_norm.instance_aware import STANDARD_ERRORS, adapting, use_instance_aware_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.reservoir_memory import ReservoirMemory
@@ -31,10 +31,10 @@ def mean_entropy(logits: Tensor) -> Tensor:
 class NOTE(Method):
     """Adapts scales, shifts and running statistics to a class-balanced memory of the stream; images are independent.
 
-    BatchNorm layers become instance-aware (``midway.adaptation.instance_aware``): an image is normalised with the
-    running statistics, corrected where its own statistics deviate by more than chance. Predictions do not depend on the
-    rest of the batch. Every 64 images, one step of Adam minimises the entropy of the memory, with the statistics of the
-    memory, and the running statistics move towards these. Labels that come in runs therefore do no harm.
+    BatchNorm layers become instance-aware (``adaptation/batch_norm/instance_aware.py``): an image is normalised with
+    the running statistics, corrected where its own statistics deviate by more than chance. Predictions do not depend on
+    the rest of the batch. Every 64 images, one step of Adam minimises the entropy of the memory, with the statistics of
+    the memory, and the running statistics move towards these. Labels that come in runs therefore do no harm.
 
     The published networks are trained with instance-aware layers. NOTE*, the published variant for shuffled streams, is
     ``batch_statistics=True, sampling="recent", lr=1e-3``: the statistics of the batch replace the running ones.

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register

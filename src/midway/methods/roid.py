@@ -12,8 +12,8 @@ from midway.adaptation.about import About
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import soft_likelihood_ratio, symmetric_cross_entropy
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem

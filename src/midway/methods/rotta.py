@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.averaging import average_towards
+from midway.adaptation.balanced_memory import BalancedMemory
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.robust import updating_statistics, use_robust_statistics
 from midway.adaptation.losses import soft_cross_entropy
-from midway.adaptation.memory import BalancedMemory
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
-from midway.adaptation.robust_norm import updating_statistics, use_robust_statistics
 from midway.adaptation.space import Choice, LogUniform, search_over
 from midway.functional import entropy
 from midway.sampling import Randomness

@@ -12,8 +12,8 @@ from torch.nn.functional import normalize
 from midway.adaptation.about import About
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.statistics import split_images, use_batch_statistics
 from midway.adaptation.head import features_and_logits, head_of
-from midway.adaptation.normalization import split_images, use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem

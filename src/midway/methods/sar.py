@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import Predict, check_protocol, sam_step
 from midway.adaptation.parameters import (
     check_excluded,

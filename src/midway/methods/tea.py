@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.energy import Chains, EnergyModel, ModelAda
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.normalization import use_batch_statistics
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem

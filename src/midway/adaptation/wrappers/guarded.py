@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from midway.adaptation.base import Method
-from midway.adaptation.replaced_statistics import go_on_with_the_batch, known_of_the_batch
+from midway.adaptation.batch_norm.replaced_statistics import go_on_with_the_batch, known_of_the_batch
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 from midway.functional import entropy
 

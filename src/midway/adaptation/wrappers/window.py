@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from midway.adaptation.base import Method
-from midway.adaptation.normalization import uses_batch_statistics
+from midway.adaptation.batch_norm.statistics import uses_batch_statistics
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 
 IMAGES = 16

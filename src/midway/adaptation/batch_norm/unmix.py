@@ -22,10 +22,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from midway.adaptation.normalise_by_image import normalise_by_image
+from midway.adaptation.batch_norm.cluster_state import is_close
+from midway.adaptation.batch_norm.normalize_by_image import normalise_by_image
+from midway.adaptation.batch_norm.replaced_statistics import Observer, ReplacedBatchNorm, plain_copy, replace_layers
 from midway.adaptation.problem import LARGE_SIDE
-from midway.adaptation.replaced_statistics import Observer, ReplacedBatchNorm, plain_copy, replace_layers
-from midway.adaptation.seen_kinds import is_close
 
 COMPONENTS, MIXED_COMPONENTS = 16, 128
 """The published numbers of components, for one domain at a time and for mixed domains."""
@@ -50,7 +50,7 @@ def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int =
 
     Example:
         >>> import midway, torch
-        >>> from midway.adaptation.unmix_norm import unmix_statistics
+        >>> from midway.adaptation.batch_norm.unmix import unmix_statistics
         >>> adapted = midway.Tent(unmix_statistics(midway.models.create("resnet20")))
         >>> adapted(torch.rand(8, 3, 32, 32)).shape
         torch.Size([8, 10])

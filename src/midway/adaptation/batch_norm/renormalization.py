@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from midway.adaptation.normalization import use_batch_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.parameters import plain_batch_norms
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from midway.adaptation.normalization import running_layers, warn_of_custom_layers
+from midway.adaptation.batch_norm.statistics import running_layers, warn_of_custom_layers
 
 
 def use_robust_statistics(model: nn.Module, share: float) -> int:
@@ -20,7 +20,7 @@ def use_robust_statistics(model: nn.Module, share: float) -> int:
 
     Example:
         >>> import midway
-        >>> from midway.adaptation.robust_norm import use_robust_statistics
+        >>> from midway.adaptation.batch_norm.robust import use_robust_statistics
         >>> use_robust_statistics(midway.testing.tiny_network(), share=0.05)
         2
     """

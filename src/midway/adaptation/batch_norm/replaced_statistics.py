@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from midway.adaptation.normalization import drop_running_statistics
+from midway.adaptation.batch_norm.statistics import drop_running_statistics
 from midway.adaptation.state import Stateful
 
 Layer = TypeVar("Layer", bound="ReplacedBatchNorm")

@@ -39,7 +39,7 @@ def instance_aware(model: nn.Module, k: float = STANDARD_ERRORS) -> nn.Module:
 
     Example:
         >>> import midway, torch
-        >>> from midway.adaptation.instance_aware import instance_aware
+        >>> from midway.adaptation.batch_norm.instance_aware import instance_aware
         >>> midway.Source(instance_aware(midway.models.create("resnet20")))(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 10])
     """

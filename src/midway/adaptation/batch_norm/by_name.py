@@ -7,9 +7,9 @@ from functools import partial
 
 from torch import nn
 
-from midway.adaptation.alpha_norm import alpha_statistics
-from midway.adaptation.clustered import clustered
-from midway.adaptation.unmix_norm import MIXED_COMPONENTS, unmix_statistics
+from midway.adaptation.batch_norm.alpha import alpha_statistics
+from midway.adaptation.batch_norm.clustered import clustered
+from midway.adaptation.batch_norm.unmix import MIXED_COMPONENTS, unmix_statistics
 
 BY_NAME: dict[str, Callable[[nn.Module], nn.Module]] = {
     "clustered": clustered,
@@ -25,7 +25,7 @@ def module_of(name: str) -> str:
 
     Example:
         >>> module_of("unmix-128")
-        'midway.adaptation.unmix_norm'
+        'midway.adaptation.batch_norm.unmix'
     """
     function = BY_NAME[name]
     return function.func.__module__ if isinstance(function, partial) else function.__module__

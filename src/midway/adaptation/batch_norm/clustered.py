@@ -2,8 +2,8 @@
 
 Batch statistics (Schneider et al., NeurIPS 2020) assume one kind of image per batch: an outlier is normalised with the
 statistics of unrelated images, and those of a mixture fit no part of it. Clustered statistics find the kinds of images,
-that is their corruptions or domains, from the spectra of the images (``midway.adaptation.kinds``), once per batch and
-before the network runs. In every BatchNorm layer a kind then has
+that is their corruptions or domains, from the spectra of the images (``cluster_mixture.py``), once per batch and before
+the network runs. In every BatchNorm layer a kind then has
 
     the mean and variance of its images in the batch,
     completed to 64 images by those it had in earlier batches (the memory), if the batch has fewer,
@@ -23,10 +23,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.kinds import LIMIT
-from midway.adaptation.normalise_by_image import normalise_by_image
-from midway.adaptation.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
-from midway.adaptation.seen_kinds import ENOUGH, Kinds, Plan, one_kind
+from midway.adaptation.batch_norm.cluster_mixture import LIMIT
+from midway.adaptation.batch_norm.cluster_state import ENOUGH, Kinds, Plan, one_kind
+from midway.adaptation.batch_norm.normalize_by_image import normalise_by_image
+from midway.adaptation.batch_norm.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
 
 PRIOR = 3.0
 """The number of images that the source's statistics count as."""

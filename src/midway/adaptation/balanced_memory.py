@@ -30,7 +30,7 @@ class BalancedMemory:
 
     Example:
         >>> import torch
-        >>> from midway.adaptation.memory import BalancedMemory
+        >>> from midway.adaptation.balanced_memory import BalancedMemory
         >>> memory = BalancedMemory(capacity=4)
         >>> for uncertainty in (0.5, 0.9, 0.1):
         ...     memory.add(torch.rand(3, 8, 8), label=0, uncertainty=uncertainty, classes=2)

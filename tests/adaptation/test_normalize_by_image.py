@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.normalise_by_image import normalise_by_image
+from midway.adaptation.batch_norm.normalize_by_image import normalise_by_image
 
 
 class MeanOfNeighbours(nn.Module):

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.kinds import LIMIT, RECENT, Assignment, KnownKinds, assign
-from midway.adaptation.replaced_statistics import Observer
-from midway.adaptation.spectra import FEATURES, spectra
+from midway.adaptation.batch_norm.cluster_mixture import LIMIT, RECENT, Assignment, KnownKinds, assign
+from midway.adaptation.batch_norm.replaced_statistics import Observer
+from midway.adaptation.batch_norm.spectra import FEATURES, spectra
 
 ENOUGH = 64.0
 """The number of images up to which the memory completes those of the batch, and which it averages over."""

@@ -32,8 +32,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from midway.adaptation.spectra import COLOURS, FEATURES, FLOOR, GREY
-from midway.adaptation.two_parts import FEWEST, LEANING, shrunk, threshold, two_parts
+from midway.adaptation.batch_norm.spectra import COLOURS, FEATURES, FLOOR, GREY
+from midway.adaptation.batch_norm.split_test import FEWEST, LEANING, shrunk, threshold, two_parts
 
 LIMIT = 24
 """The largest number of kinds."""

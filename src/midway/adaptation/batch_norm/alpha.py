@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from midway.adaptation.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
+from midway.adaptation.batch_norm.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
 
 SHARE = 0.1
 """The share of the batch that is published for single images."""
@@ -25,7 +25,7 @@ def alpha_statistics(model: nn.Module, share: float = SHARE) -> nn.Module:
 
     Example:
         >>> import midway, torch
-        >>> from midway.adaptation.alpha_norm import alpha_statistics
+        >>> from midway.adaptation.batch_norm.alpha import alpha_statistics
         >>> midway.BN(alpha_statistics(midway.models.create("resnet20"), share=0.5))
         BN(CifarResNet, prior=0, statistics='alpha, share 0.5')
     """

@@ -15,9 +15,9 @@ from scipy.stats import multivariate_normal
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.kinds import RECENT, Assignment, KnownKinds, _Fit, assign
-from midway.adaptation.spectra import BANDS, FEATURES, log_kurtosis, spectra
-from midway.adaptation.two_parts import LEANING, shrunk, two_parts
+from midway.adaptation.batch_norm.cluster_mixture import RECENT, Assignment, KnownKinds, _Fit, assign
+from midway.adaptation.batch_norm.spectra import BANDS, FEATURES, log_kurtosis, spectra
+from midway.adaptation.batch_norm.split_test import LEANING, shrunk, two_parts
 
 
 def naive_spectrum(image: Tensor) -> list[float]:
