@@ -248,7 +248,7 @@ def test_with_clustered_statistics_each_kind_has_a_filter_of_its_own(monkeypatch
         filters.append(SpectralFilter(images, shares))
         return filters[-1]
 
-    monkeypatch.setattr("midway.methods.mita.SpectralFilter", spectral_filter)
+    monkeypatch.setattr("midway.adaptation.data_ada.SpectralFilter", spectral_filter)
     torch.manual_seed(0)
     noise = torch.rand(100, 3, 32, 32)
     images = torch.cat([noise, torch.rand(100, 3, 4, 4).repeat_interleave(8, 2).repeat_interleave(8, 3)])

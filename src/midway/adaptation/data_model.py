@@ -16,7 +16,7 @@ DataModel = Literal["single", "persistent", "fresh", "same"]
 
 
 def check_data_model(data_model: str, predictor_share: float, predictor_steps: int, data_model_steps: int) -> None:
-    """Refuse unknown kinds of data models, and numbers of steps that do not fit them."""
+    """Raise if the data model is unknown or the numbers of steps do not fit it."""
     if data_model not in ("single", "persistent", "fresh", "same"):
         raise ValueError(f"data_model must be 'single', 'persistent', 'fresh' or 'same', got {data_model!r}.")
     if not 0 <= predictor_share <= 1:
@@ -28,20 +28,10 @@ def check_data_model(data_model: str, predictor_share: float, predictor_steps: i
         )
 
 
-def check_data_adaptation(step_size: float, gradient_filter: str | None, largest_decrease: float | None) -> None:
-    """Refuse invalid settings of Algorithm 2."""
-    if gradient_filter not in ("spectral", None):
-        raise ValueError(f"gradient_filter must be 'spectral' or None, got {gradient_filter!r}.")
-    if step_size < 0:
-        raise ValueError(f"data_step_size must be 0 or more, got {step_size}.")
-    if largest_decrease is not None and not largest_decrease > 0:
-        raise ValueError(f"largest_decrease must be above 0, or None for no limit, got {largest_decrease}.")
-
-
-def twin(model: nn.Module) -> nn.Module:
+def copy_trainable(model: nn.Module) -> nn.Module:
     """Copy the trainable weights and share the frozen ones: the second model costs only its scales and shifts.
 
-    The kinds of images are shared too: they depend on the images alone.
+    The clusters of images are shared too: they depend on the images alone.
     """
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
     return copy.deepcopy(model, memo={id(each): each for each in [*frozen, *kinds_of(model)]})

@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 of the MITA paper: adapt a classifier as an energy-based model, which is TEA, and images to it."""
+"""Algorithm 1 of the MITA paper: adapt a classifier as an energy-based model to images, which is TEA."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from midway.adaptation.optimization import optimizer_step
 from midway.adaptation.precision import Precision, use_bf16
 from midway.adaptation.state import ChangesOf
 from midway.functional import free_energy
-from midway.sampling import GradientFilter, Randomness, ReplayBuffer, UniformNoise, langevin, langevin_step
+from midway.sampling import Randomness, ReplayBuffer, UniformNoise, langevin, langevin_step
 from midway.sampling.changes import Changes
 
 
@@ -108,6 +108,43 @@ class ContrastiveStep(NamedTuple):
         method.count("stalled_steps", self.stalled_steps)
 
 
+class Contrast:
+    """The loss of Algorithm 1 (eq. 3): the mean energy of the images minus the mean energy of the samples.
+
+    Attributes:
+        logits: f(x) of the images, once ``terms`` has computed it.
+        sample_logits: f(x) of the samples, likewise.
+        weights: The weight of each image in the mean, 1 in the paper.
+    """
+
+    def __init__(self, energy: EnergyModel, images: Tensor, samples: Tensor, *, balance_classes: bool) -> None:
+        self.energy, self.images, self.samples, self.balance_classes = energy, images, samples, balance_classes
+        self.weights = torch.ones(len(images), device=images.device)
+        self.logits = self.sample_logits = torch.empty(0)
+
+    def terms(self) -> Iterator[Tensor]:
+        """Yield the two terms, the second after the backward pass of the first: one graph is in memory at a time."""
+        logits = self.energy.logits(self.images)
+        self.logits = logits.detach()
+        if self.balance_classes:
+            self.weights = class_balance(self.logits)
+        yield (self.weights * free_energy(logits)).mean()
+        logits = self.energy.logits(self.samples)
+        self.sample_logits = logits.detach()
+        yield -free_energy(logits).mean()
+
+    def image_gradient(self) -> Tensor | None:
+        """Return dE/dx of each image, from the backward pass of the loss, in which it has its weight in the mean."""
+        if self.images.grad is None:
+            return None
+        return self.images.grad * (len(self.images) / self.weights).view(-1, *[1] * (self.images.ndim - 1))
+
+    def sample_gradient(self) -> Tensor:
+        """Return dE/dx of each of n samples, from the backward pass of the loss, which has -E / n."""
+        assert self.samples.grad is not None
+        return self.samples.grad * -len(self.samples)
+
+
 class ModelAda:
     """Algorithm 1: adapt the trainable parameters of a model to the data by contrastive divergence.
 
@@ -123,8 +160,8 @@ class ModelAda:
     def __init__(
         self,
         energy: EnergyModel,
-        chains: Chains,
         *,
+        chains: Chains,
         lr: float,
         betas: tuple[float, float],
         randomness: Randomness,
@@ -151,6 +188,10 @@ class ModelAda:
             "clip": chains.clip,
         }
 
+    def adapt(self, images: Tensor, steps: int) -> list[ContrastiveStep]:
+        """Take N steps: theta' = ModelAda(theta, x)."""
+        return [self.step(images) for _ in range(steps)]
+
     def step(self, images: Tensor) -> ContrastiveStep:
         """Take one of the N steps."""
         generator = self.randomness.on(images.device)
@@ -159,38 +200,30 @@ class ModelAda:
         samples, stalled = langevin(self.energy, chains, steps=early, generator=generator, **self.step_arguments)
         if not self.shared_pass:
             stalled = self._store(indices, samples, stalled)
-        x = images.detach().requires_grad_(self.image_gradient)
-        logits: list[Tensor] = []
-        weights = torch.ones(len(x), device=x.device)
-
-        def contrast() -> Iterator[Tensor]:  # eq. 3; a generator, so one graph is in memory at a time
-            nonlocal weights
-            answers = self.energy.logits(x)
-            logits.append(answers.detach())
-            if self.balance_classes:
-                weights = class_balance(answers.detach())
-            yield (weights * free_energy(answers)).mean()
-            answers = self.energy.logits(samples.requires_grad_(self.shared_pass))
-            logits.append(answers.detach())
-            yield -free_energy(answers).mean()
-
+        contrast = Contrast(
+            self.energy,
+            images.detach().requires_grad_(self.image_gradient),
+            samples.requires_grad_(self.shared_pass),
+            balance_classes=self.balance_classes,
+        )
         before = [weight.detach().clone() for weight in self.trainable] if self.by_uncertainty else []
-        taken = optimizer_step(contrast(), self.optimizer)
+        taken = optimizer_step(contrast.terms(), self.optimizer)
         if taken and self.by_uncertainty:
-            average_towards(self.trainable, before, 1 - step_scale(logits[0]))
+            average_towards(self.trainable, before, 1 - step_scale(contrast.logits))
         if taken and self.source_share:
             average_towards(self.trainable, self.source_weights, self.source_share)
         if self.shared_pass:
-            # The backward pass of the contrast computed d(-mean E)/dx = -(dE/dx) / n for each of n samples: times -n
-            # it is the gradient of the chains' last step.
-            assert samples.grad is not None
-            gradient = samples.grad * -len(samples)
+            gradient = contrast.sample_gradient()
             after, skipped = langevin_step(samples, gradient, generator=generator, **self.step_arguments)
             stalled = self._store(indices, after, stalled | skipped)
-        of_images, of_samples = (free_energy(each).mean().item() for each in logits)
-        # As above: the contrast has the weighted mean over n images, the step of an image has its own energy.
-        image_gradient = None if x.grad is None else x.grad * (len(x) / weights).view(-1, *[1] * (x.ndim - 1))
-        return ContrastiveStep(of_images, of_samples, taken, int(stalled.sum()), logits[0], image_gradient)
+        return ContrastiveStep(
+            energy_images=free_energy(contrast.logits).mean().item(),
+            energy_samples=free_energy(contrast.sample_logits).mean().item(),
+            taken=taken,
+            stalled_steps=int(stalled.sum()),
+            logits=contrast.logits,
+            image_gradient=contrast.image_gradient() if self.image_gradient else None,
+        )
 
     def _store(self, indices: Tensor, samples: Tensor, stalled: Tensor) -> Tensor:
         """Write the chains back to the buffer; stalled ones restart from noise."""
@@ -217,64 +250,6 @@ class ModelAda:
         self.optimizer.load_state_dict(state["optimizer"])
         self.buffer.load_state_dict(state["buffer"])
         self.source_weights = list(state["source_weights"])
-
-
-class AdaptedImages(NamedTuple):
-    """The result of Algorithm 2.
-
-    Attributes:
-        images: The images after the last step, detached.
-        stalled: Boolean (N,): the image skipped a step because the step was not finite.
-        shortened: Boolean (N,): a step of the image was shortened.
-        logits: f(x) of the images as given, before any step.
-    """
-
-    images: Tensor
-    stalled: Tensor
-    shortened: Tensor
-    logits: Tensor
-
-
-def data_ada(
-    energy: EnergyModel,
-    images: Tensor,
-    *,
-    steps: int,
-    step_size: float,
-    update: ContrastiveStep | None = None,
-    gradient_filter: GradientFilter | None = None,
-    by_uncertainty: bool = False,
-    largest_decrease: float | None = None,
-) -> AdaptedImages:
-    """Algorithm 2: adapt the data to the model by Td Langevin steps without noise, from the images (eq. 10).
-
-    ``update`` has the logits and the gradient of the first step, if an update has computed them. ``by_uncertainty``
-    multiplies the step size by ``step_scale`` of the logits. ``largest_decrease`` shortens the steps of images whose
-    energy would fall further than that, to first order.
-    """
-    adapted, stalled = images.detach(), torch.zeros(len(images), dtype=torch.bool, device=images.device)
-    shortened = torch.zeros_like(stalled)
-    logits: Tensor | None = None
-    for _ in range(steps):
-        if logits is None and update is not None and update.image_gradient is not None:
-            answers, gradient = update.logits, update.image_gradient
-        else:
-            x = adapted.detach().requires_grad_()
-            answers = energy.logits(x)
-            (gradient,) = torch.autograd.grad(free_energy(answers).sum(), x)
-        if logits is None:
-            logits = answers.detach()
-            step_size *= step_scale(logits) if by_uncertainty else 1
-        step = gradient if gradient_filter is None else gradient_filter(gradient)
-        if largest_decrease is not None:
-            exact = torch.promote_types(step.dtype, torch.float32)
-            decrease = step_size / 2 * (gradient.to(exact) * step).flatten(1).sum(dim=1)  # dE/dx times the step
-            share = (largest_decrease / decrease.clamp_min(largest_decrease)).to(step)
-            step, shortened = step * share.view(-1, 1, 1, 1), shortened | (share < 1)
-        adapted, skipped = langevin_step(adapted, step, step_size=step_size, noise=0)
-        stalled |= skipped
-    assert logits is not None, "steps is at least 1"
-    return AdaptedImages(adapted, stalled, shortened, logits)
 
 
 def class_balance(logits: Tensor) -> Tensor:

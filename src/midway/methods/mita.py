@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.batch_norm.cluster_state import shares_of_images
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.data_model import (
-    DataModel,
-    check_data_adaptation,
-    check_data_model,
-    put_between,
-    start_from,
-    twin,
-)
-from midway.adaptation.energy import Chains, ContrastiveStep, EnergyModel, ModelAda, data_ada
+from midway.adaptation.data_ada import DataAda
+from midway.adaptation.data_model import DataModel, check_data_model, copy_trainable, put_between, start_from
+from midway.adaptation.energy import Chains, ContrastiveStep, EnergyModel, ModelAda
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.precision import Precision
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import exchange_top, log_mean_softmax
-from midway.sampling import Randomness, SpectralFilter
+from midway.sampling import Randomness
 
 
 @register
@@ -190,44 +184,61 @@ class MITA(Method):
                 f"{predictor_steps}, {data_model_steps} and {data_steps}; "
                 "turn parts off with adapt_model and adapt_data."
             )
-        check_data_adaptation(data_step_size, gradient_filter, largest_decrease)
-        self.predictor_steps, self.data_model_steps = predictor_steps, data_model_steps
-        self.data_steps, self.data_step_size, self.gradient_filter = data_steps, data_step_size, gradient_filter
-        self.largest_decrease = largest_decrease
-        self.single, self.fresh, self.predictor_share = data_model == "single", data_model == "fresh", predictor_share
-        self.adapt_data, self.by_uncertainty, self.keep_confidence = adapt_data, by_uncertainty, keep_confidence
         if adapt_model:
             use_batch_statistics(self.model)
             freeze_all_but(self.model, norm_affine(self.model))
-        two_models = adapt_model and (self.single or (adapt_data and data_model != "same"))
-        self.data_model = twin(self.model) if two_models else self.model
+        if not adapt_data and data_model != "single":
+            data_model = "same"  # only images need a data model of their own
+        two_models = adapt_model and data_model != "same"
+        self.single, self.fresh, self.predictor_share = data_model == "single", data_model == "fresh", predictor_share
+        self.predictor_steps = predictor_steps
+        self.data_model_steps = data_model_steps - (predictor_steps if self.fresh else 0)
+        self.keep_confidence = keep_confidence
+        self.data_model = copy_trainable(self.model) if two_models else self.model
         self.predictor_energy = EnergyModel(self.model, precision)
         self.data_energy = EnergyModel(self.data_model, precision)
         self.adapted_images: Tensor | None = self.add_state("adapted_images", None)
         self.randomness = self.add_state("randomness", Randomness(seed))
-        chains = Chains(
-            langevin_steps,
-            langevin_step_size,
-            langevin_noise,
-            langevin_clip,
-            shared_pass,
-            buffer_size,
-            reinit_probability,
-            samples,
+        model_ada = partial(
+            ModelAda,
+            chains=Chains(
+                steps=langevin_steps,
+                step_size=langevin_step_size,
+                noise=langevin_noise,
+                clip=langevin_clip,
+                shared_pass=shared_pass,
+                buffer_size=buffer_size,
+                reinit_probability=reinit_probability,
+                samples=samples,
+            ),
+            betas=betas,
+            randomness=self.randomness,
+            source_share=source_share,
+            by_uncertainty=by_uncertainty,
+            balance_classes=balance_classes,
         )
-        settings: dict[str, Any] = {"betas": betas, "randomness": self.randomness, "source_share": source_share}
-        settings |= {"by_uncertainty": by_uncertainty, "balance_classes": balance_classes}
         shared_gradient = shared_gradient and adapt_data
         predictor_ada = data_model_ada = None
         if adapt_model and not self.single:
-            of_predictor = shared_gradient and not two_models
-            predictor_ada = ModelAda(self.predictor_energy, chains, lr=lr, image_gradient=of_predictor, **settings)
+            predictor_ada = model_ada(self.predictor_energy, lr=lr, image_gradient=shared_gradient and not two_models)
         if two_models:
-            settings |= {"starts": predictor_ada.buffer} if predictor_ada is not None and self.fresh else {}
-            lr = lr if data_model_lr is None else data_model_lr
-            data_model_ada = ModelAda(self.data_energy, chains, lr=lr, image_gradient=shared_gradient, **settings)
+            data_model_ada = model_ada(
+                self.data_energy,
+                lr=lr if data_model_lr is None else data_model_lr,
+                image_gradient=shared_gradient,
+                starts=predictor_ada.buffer if predictor_ada is not None and self.fresh else None,
+            )
         self.predictor_ada = self.add_state("predictor_ada", predictor_ada)
         self.data_model_ada = self.add_state("data_model_ada", data_model_ada)
+        data_ada = DataAda(
+            self.data_energy,
+            steps=data_steps,
+            step_size=data_step_size,
+            gradient_filter=gradient_filter,
+            by_uncertainty=by_uncertainty,
+            largest_decrease=largest_decrease,
+        )
+        self.data_ada = data_ada if adapt_data else None
 
     def num_trainable(self) -> int:
         """Return the number of weights that take steps; a predictor that is put between two models takes none."""
@@ -236,13 +247,14 @@ class MITA(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Algorithm 3: both models adapt to x, x adapts to the data model, the predictor predicts x'."""
-        adapted, as_given = self._adapt(images)
-        return self._answer(self._predict(adapted), as_given)
+        adapted, given = self._adapt(images)
+        return self._with_given_confidence(self._predict(adapted), given)
 
     def mirrored_step(self, images: Tensor) -> Tensor:
         """Take the step, and predict with the mean over x' and its mirror image."""
-        adapted, as_given = self._adapt(images)
-        return self._answer(log_mean_softmax([self._predict(adapted), self.mirrored_logits(images)]), as_given)
+        adapted, given = self._adapt(images)
+        logits = log_mean_softmax([self._predict(adapted), self.mirrored_logits(images)])
+        return self._with_given_confidence(logits, given)
 
     def mirrored_logits(self, images: Tensor) -> Tensor:
         """Return the predictor's logits for the mirror images of the adapted images."""
@@ -250,51 +262,42 @@ class MITA(Method):
 
     def _adapt(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
         """Adapt the models, then the images; return x' and, from a pass that this needs anyway, f(x)."""
-        predictor_update = last = self._adapt_model(self.predictor_ada, images, self.predictor_steps)
-        if self.data_model_ada is not None:
-            if self.predictor_ada is not None and self.fresh:
-                start_from(self.predictor_ada, self.data_model_ada)
-            steps = self.data_model_steps - self.predictor_steps * self.fresh
-            last = self._adapt_model(self.data_model_ada, images, steps, prefix="data_model_")
-            if self.single:  # theta' is between theta and theta~'
-                put_between(self.model, self.data_model_ada, self.predictor_share)
-                predictor_update = last
-        if not self.adapt_data:
+        of_predictor, of_data_model = self._adapt_models(images)
+        if self.data_ada is None:
             self.adapted_images = images.clone()
             return self.adapted_images, None
-        shares = shares_of_images(self.model)  # with clustered statistics, each kind of images has its own filter
-        spectral = SpectralFilter(images, shares) if self.gradient_filter == "spectral" else None
-        adapted = data_ada(  # x' = DataAda(theta~', x), Td steps
-            self.data_energy,
-            images,
-            steps=self.data_steps,
-            step_size=self.data_step_size,
-            update=last,
-            gradient_filter=spectral,
-            by_uncertainty=self.by_uncertainty,
-            largest_decrease=self.largest_decrease,
-        )
+        updates = of_data_model or of_predictor
+        adapted = self.data_ada.adapt(images, updates[-1] if updates else None)  # x' = DataAda(theta~', x), Td steps
         self.count("stalled_steps", int(adapted.stalled.sum()))
         self.count("shortened_steps", int(adapted.shortened.sum()))
         self.record(displacement=(adapted.images - images).flatten(1).norm(dim=1).mean().item())
         self.adapted_images = adapted.images
-        return adapted.images, adapted.logits if predictor_update is None else predictor_update.logits
+        updates = of_predictor or of_data_model
+        return adapted.images, updates[-1].logits if updates else adapted.logits
 
-    def _adapt_model(
-        self, ada: ModelAda | None, images: Tensor, steps: int, prefix: str = ""
-    ) -> ContrastiveStep | None:
-        """Take N steps of theta' = ModelAda(theta, x); return the last one."""
-        last = None
-        for _ in range(steps):
-            if ada is not None:
-                last = ada.step(images)
-                last.record(self, prefix=prefix)
-        return last
+    def _adapt_models(self, images: Tensor) -> tuple[list[ContrastiveStep], list[ContrastiveStep]]:
+        """Adapt the predictor and the data model; return the steps of each."""
+        of_predictor, of_data_model = [], []
+        if self.predictor_ada is not None:
+            of_predictor = self.predictor_ada.adapt(images, self.predictor_steps)  # theta' = ModelAda(theta, x), N
+        if self.data_model_ada is not None:
+            if self.fresh and self.predictor_ada is not None:
+                start_from(self.predictor_ada, self.data_model_ada)
+            of_data_model = self.data_model_ada.adapt(
+                images, self.data_model_steps
+            )  # theta~' = ModelAda(theta~, x), N~
+            if self.single:  # theta' is between theta and theta~'
+                put_between(self.model, self.data_model_ada, self.predictor_share)
+        for update in of_predictor:
+            update.record(self)
+        for update in of_data_model:
+            update.record(self, prefix="data_model_")
+        return of_predictor, of_data_model
 
     @torch.no_grad()
     def _predict(self, images: Tensor) -> Tensor:
         return self.predictor_energy.logits(images)
 
-    def _answer(self, predicted: Tensor, as_given: Tensor | None) -> Tensor:
-        """Return the predictions, with the confidence of the images as given if ``keep_confidence`` is set."""
-        return predicted if as_given is None or not self.keep_confidence else exchange_top(as_given, predicted)
+    def _with_given_confidence(self, logits: Tensor, given: Tensor | None) -> Tensor:
+        """Return logits with the confidence of the images as given if ``keep_confidence`` is set."""
+        return logits if given is None or not self.keep_confidence else exchange_top(given, logits)

@@ -91,25 +91,25 @@ class TEA(Method):
         if steps < 1:
             raise ValueError(f"steps must be at least 1, got {steps}.")
         chains = Chains(
-            langevin_steps,
-            langevin_step_size,
-            langevin_noise,
-            langevin_clip,
-            shared_pass,
-            buffer_size,
-            reinit_probability,
+            steps=langevin_steps,
+            step_size=langevin_step_size,
+            noise=langevin_noise,
+            clip=langevin_clip,
+            shared_pass=shared_pass,
+            buffer_size=buffer_size,
+            reinit_probability=reinit_probability,
         )
         self.steps = steps
         use_batch_statistics(self.model)
         freeze_all_but(self.model, norm_affine(self.model))
         self.energy = EnergyModel(self.model, precision)
         self.randomness = self.add_state("randomness", Randomness(seed))
-        model_ada = ModelAda(self.energy, chains, lr=lr, betas=betas, randomness=self.randomness)
+        model_ada = ModelAda(self.energy, chains=chains, lr=lr, betas=betas, randomness=self.randomness)
         self.model_ada = self.add_state("model_ada", model_ada)
 
     def step(self, images: Tensor) -> Tensor:
         """Take N steps of Algorithm 1 and return f(x)."""
-        for _ in range(self.steps):
-            self.model_ada.step(images).record(self)
+        for update in self.model_ada.adapt(images, self.steps):
+            update.record(self)
         with torch.no_grad():
             return self.energy.logits(images)
