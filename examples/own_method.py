@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.functional import entropy
-from midway.methods import About, Method, register
+from midway.methods import About, Method, freeze_all_but, norm_affine, register, use_batch_statistics
 from midway.testing import CONTRACT
 
 

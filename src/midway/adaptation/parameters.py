@@ -36,7 +36,14 @@ def plain_batch_norms(model: nn.Module) -> list[_BatchNorm]:
 
 
 def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the scales and shifts of the normalisation layers, by name."""
+    """Return the scales and shifts of the normalisation layers, by name.
+
+    Example:
+        >>> import midway
+        >>> from midway.methods import norm_affine
+        >>> list(norm_affine(midway.models.create("resnet20")))[:2]
+        ['bn1.weight', 'bn1.bias']
+    """
     parameters: dict[int, tuple[str, nn.Parameter]] = {}  # by identity: layers may share parameters
     for layer, module in norm_layers(model):
         for name, parameter in module.named_parameters(recurse=False):
@@ -68,7 +75,15 @@ def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
 
 
 def freeze_all_but(model: nn.Module, trainable: dict[str, nn.Parameter]) -> list[nn.Parameter]:
-    """Make these parameters trainable, freeze all others, and return the trainable ones for the optimiser."""
+    """Make these parameters trainable, freeze all others, and return the trainable ones for the optimiser.
+
+    Example:
+        >>> import midway
+        >>> from midway.methods import freeze_all_but, norm_affine
+        >>> model = midway.models.create("resnet20")
+        >>> len(freeze_all_but(model, norm_affine(model))), model.conv1.weight.requires_grad
+        (42, False)
+    """
     trainable = {name: parameter for name, parameter in trainable.items() if parameter.is_floating_point()}
     refuse_half_precision(trainable)
     model.requires_grad_(False)

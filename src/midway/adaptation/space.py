@@ -11,7 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Uniform:
-    """Numbers between two bounds: shares, thresholds."""
+    """Numbers between two bounds: shares, thresholds.
+
+    Example:
+        >>> from midway.methods import Uniform
+        >>> 0.3 in Uniform(0, 0.5), str(Uniform(0, 0.5))
+        (True, '0 to 0.5')
+    """
 
     low: float
     high: float
@@ -29,7 +35,13 @@ class Uniform:
 
 @dataclass(frozen=True)
 class LogUniform(Uniform):
-    """Numbers between two positive bounds, uniform on a logarithmic scale: step sizes, noise."""
+    """Numbers between two positive bounds, uniform on a logarithmic scale: step sizes, noise.
+
+    Example:
+        >>> from midway.methods import LogUniform
+        >>> str(LogUniform(1e-4, 1e-2))
+        '0.0001 to 0.01, logarithmic'
+    """
 
     def __post_init__(self) -> None:
         if not 0 < self.low < self.high < math.inf:
@@ -41,7 +53,13 @@ class LogUniform(Uniform):
 
 @dataclass(frozen=True)
 class Integers:
-    """Integers between two bounds, both included: numbers of steps. With ``log``, uniform on a logarithmic scale."""
+    """Integers between two bounds, both included: numbers of steps. With ``log``, uniform on a logarithmic scale.
+
+    Example:
+        >>> from midway.methods import Integers
+        >>> 4 in Integers(1, 4), 5 in Integers(1, 4)
+        (True, False)
+    """
 
     low: int
     high: int
@@ -62,7 +80,13 @@ class Integers:
 
 @dataclass(frozen=True, init=False)
 class Choice:
-    """One of a few values: strings, numbers, None."""
+    """One of a few values: strings, numbers, None.
+
+    Example:
+        >>> from midway.methods import Choice
+        >>> "norm" in Choice("norm", "body", None)
+        True
+    """
 
     values: tuple[Any, ...]
 
@@ -84,5 +108,11 @@ SearchSpace = Mapping[str, Space]
 
 
 def search_over(**spaces: Space) -> SearchSpace:
-    """Return a read-only search space, for the body of a method's class."""
+    """Return a read-only search space, for the body of a method's class.
+
+    Example:
+        >>> from midway.methods import Integers, LogUniform, search_over
+        >>> list(search_over(lr=LogUniform(1e-4, 1e-2), steps=Integers(1, 4)))
+        ['lr', 'steps']
+    """
     return MappingProxyType(spaces)

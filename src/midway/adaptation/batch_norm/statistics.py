@@ -60,6 +60,12 @@ def use_batch_statistics(model: nn.Module) -> int:
     """Make every layer with running statistics use those of the batch, in both modes; return the number of layers.
 
     The running statistics are removed, so a later ``eval()`` cannot restore them.
+
+    Example:
+        >>> import midway
+        >>> from midway.methods import use_batch_statistics
+        >>> use_batch_statistics(midway.models.create("resnet20"))
+        21
     """
     warn_of_custom_layers(model)
     layers = list(running_layers(model))
