@@ -26,10 +26,10 @@ from midway.sampling import Randomness
 class MITA(Method):
     """Adapts the model to the images and the images to the model, both by the model's energy (Algorithm 3).
 
-    The predictor theta' takes N steps of contrastive divergence on the batch, few enough to keep its class boundaries.
-    A second model, the data model, is adapted further (N~ steps) and models the images better. The images take Td steps
-    down the energy of the data model, and the predictor predicts the adapted images. Both models always adapt to the
-    original images.
+    In the paper, the predictor theta' takes N steps of contrastive divergence on the batch, few enough to keep its
+    class boundaries. A second model, the data model theta~', is adapted further (N~ steps) and models the images
+    better. The images take Td steps down the energy of the data model, and the predictor predicts the adapted images.
+    Both models always adapt to the original images.
 
     The defaults come from the tuning corruptions and need about three passes over the batch. Only the data model takes
     steps, and the predictor is part of the way between the source and it; a few images of uniform noise replace the
@@ -246,7 +246,7 @@ class MITA(Method):
         return sum(weight.numel() for ada in adas for weight in ada.trainable)
 
     def step(self, images: Tensor) -> Tensor:
-        """Algorithm 3: both models adapt to x, x adapts to the data model, the predictor predicts x'."""
+        """Algorithm 3: the models adapt to x, x adapts to the data model, the predictor predicts x'."""
         adapted, given = self._adapt(images)
         return self._with_given_confidence(self._predict(adapted), given)
 
