@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from midway._resume import resume_elsewhere
 from midway.adaptation.answers import NonFiniteError
 from midway.adaptation.base import Method
+from midway.methods.source import Source
 
 Factory = Callable[[nn.Module], Method]
 Norm = Literal["batch", "layer", "group", "instance"]
@@ -159,6 +160,42 @@ def check_reset_is_exact(factory: Factory) -> None:
     method.reset()
     assert _equal(method.state_dict(), fresh.state_dict()), "the state after a reset is not that of a new instance"
     assert _equal(first, _run(method, batches())), "the same batches have other predictions after a reset"
+
+
+def check_changing_attributes_are_declared(factory: Factory) -> None:
+    """A reset restores every attribute of the method that batches change: what changes is declared with ``add_state``.
+
+    A counter that is not declared would show only when it changes a prediction, after many batches.
+    """
+    method = _make(factory)
+    before = _plain_attributes(method)
+    _run(method, batches(4))
+    method.reset()
+    after = _plain_attributes(method)
+    changed = [name for name in before.keys() | after.keys() if not _equal(before.get(name), after.get(name))]
+    assert not changed, (
+        f"a reset does not restore {', '.join(sorted(changed))}: declare what changes from batch to batch, "
+        f'self.{min(changed)} = self.add_state("{min(changed)}", ...)'
+    )
+
+
+def _plain_attributes(method: Method) -> dict[str, Any]:
+    """Return copies of a method's own numbers, texts, tensors, and lists, tuples and dictionaries of these."""
+    base = Source(tiny_network())
+    _run(base, batches(1))
+    return {
+        name: copy.deepcopy(value)
+        for name, value in vars(method).items()
+        if name not in vars(base) and _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str) or type(value) is Tensor
 
 
 def check_resume_is_exact(factory: Factory) -> None:

@@ -15,7 +15,7 @@ from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.functional import entropy
 from midway.methods import About, Method
-from midway.testing import CONTRACT, Factory, batches, tiny_network
+from midway.testing import CONTRACT, Factory, batches, check_changing_attributes_are_declared, tiny_network
 
 
 def variants() -> list[tuple[str, dict[str, object]]]:
@@ -154,12 +154,28 @@ def failing(method: Factory) -> set[str]:
 def test_undeclared_state_is_caught() -> None:
     assert failing(Forgetful) == {
         "check_reset_is_exact",
+        "check_changing_attributes_are_declared",
         "check_resume_is_exact",
         "check_saved_states_are_independent",
         "check_resume_in_another_process",
         "check_gradient_modes_do_not_matter",  # it resets, too
         "check_autocast_blocks_do_not_matter",  # likewise
     }
+
+
+class Counting(Forgetful):
+    """Counts batches, and would use the number only after many."""
+
+    def step(self, images: Tensor) -> Tensor:
+        self.seen += 1
+        logits: Tensor = self.model(images)
+        return logits + (self.seen > 100)
+
+
+def test_undeclared_state_is_caught_and_named_before_it_changes_a_prediction() -> None:
+    assert failing(Counting) == {"check_changing_attributes_are_declared"}
+    with pytest.raises(AssertionError, match=r'a reset does not restore seen: .* self.seen = self\.add_state\("seen"'):
+        check_changing_attributes_are_declared(Counting)
 
 
 @pytest.mark.parametrize("method", [Remembering, Random, MeanTeacher])
