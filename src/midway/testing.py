@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 
 from midway._resume import resume_elsewhere
-from midway.adaptation.answers import NonFiniteError
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
+from midway.adaptation.nonfinite import NonFiniteError
 
-Factory = Callable[[nn.Module], Method]
+Factory = Callable[[nn.Module], AdaptiveClassifier]
 Norm = Literal["batch", "layer", "group", "instance"]
 NORMS: tuple[Norm, ...] = ("batch", "layer", "group", "instance")
 
@@ -105,12 +105,12 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _make(factory: Factory, model: nn.Module | None = None) -> Method:
+def _make(factory: Factory, model: nn.Module | None = None) -> AdaptiveClassifier:
     with _quiet():
         return factory(tiny_network() if model is None else model)
 
 
-def _run(method: Method, stream: list[Tensor]) -> list[Tensor]:
+def _run(method: AdaptiveClassifier, stream: list[Tensor]) -> list[Tensor]:
     with _quiet():
         return [method(images) for images in stream]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.answers import NonFiniteError
+from midway.adaptation.nonfinite import NonFiniteError
 from midway.adaptation.state import begin_undo, end_undo, restored
-from midway.methods import Method
+from midway.methods import AdaptiveClassifier
 from midway.sampling import ReplayBuffer
 from midway.sampling.changes import Changes
 from midway.testing import batches, tiny_network
@@ -55,7 +55,7 @@ def assert_same(first: Any, second: Any) -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def buffers_of(method: Method) -> list[ReplayBuffer]:
+def buffers_of(method: AdaptiveClassifier) -> list[ReplayBuffer]:
     inner = getattr(method, "method", method)
     found = [getattr(value, "buffer", None) for value in vars(inner).values()]
     return [buffer for buffer in found if isinstance(buffer, ReplayBuffer)]

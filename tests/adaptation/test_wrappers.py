@@ -10,7 +10,7 @@ import midway
 from midway.adaptation.wrappers.guarded import _Summary
 from midway.bench.entries import parse_entries
 from midway.functional import log_mean_softmax
-from midway.methods import About, Method
+from midway.methods import About, AdaptiveClassifier, Method
 from midway.testing import CONTRACT, Factory, batches, tiny_network
 
 WRAPPED: dict[str, Factory] = {
@@ -249,7 +249,7 @@ def trained_network() -> nn.Module:
     return network.eval()
 
 
-def accuracy(method: Method, stream: list[Tensor]) -> float:
+def accuracy(method: AdaptiveClassifier, stream: list[Tensor]) -> float:
     answers = [method(coloured(labels, seed)).argmax(dim=1) for seed, labels in enumerate(stream, start=1000)]
     return 100 * (torch.cat(answers) == torch.cat(stream)).float().mean().item()
 
