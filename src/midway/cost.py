@@ -99,7 +99,7 @@ def measure_cost(method: AdaptiveClassifier, images: Tensor, *, repeats: int = 1
 
 @contextmanager
 def count_cost(method: AdaptiveClassifier, images: Tensor, cost: dict[str, Any]) -> Iterator[None]:
-    """Count the cost of a batch while it is answered in the block: the fields of ``Cost`` but for the seconds."""
+    """Count the cost of a batch while it is predicted in the block: the fields of ``Cost`` but for the seconds."""
     with count_passes(method) as passes, watch_memory(images.device) as memory:
         yield
     cost |= {

@@ -297,11 +297,11 @@ def check_an_overflow_does_not_stay(factory: Factory) -> None:
     _run(method, [good])
     undisturbed = copy.deepcopy(method)
     try:
-        answer = _run(method, [bad])[0]
+        logits = _run(method, [bad])[0]
     except NonFiniteError:
         assert torch.equal(*_run(method, [after]), *_run(undisturbed, [after])), "a refused batch changed the state"
     else:
-        assert answer.isfinite().all(), "the predictions of an image that overflows are not finite"
+        assert logits.isfinite().all(), "the predictions of an image that overflows are not finite"
         assert _run(method, [after])[0].isfinite().all(), "those after an image that overflows are not finite"
 
 
