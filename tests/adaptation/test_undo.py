@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import midway
+from midway.adaptation.capture import begin_undo, end_undo, restore
 from midway.adaptation.nonfinite import NonFiniteError
-from midway.adaptation.state import begin_undo, end_undo, restored
 from midway.methods import AdaptiveClassifier
 from midway.sampling import ReplayBuffer
 from midway.sampling.changes import Changes
@@ -138,10 +138,10 @@ def test_records_may_be_nested() -> None:
     buffer.put(torch.tensor([0]), images[:1] + 1)
     middle, second = buffer.state_dict(), begin_undo(outside)
     buffer.put(torch.tensor([0, 1]), images[:2] + 2)
-    restored(outside, second)
+    restore(outside, second)
     end_undo(second)
     assert_same(middle, buffer.state_dict())
-    assert restored(outside, first)["number"] == 3
+    assert restore(outside, first)["number"] == 3
     end_undo(first)
     assert_same(start, buffer.state_dict())
     assert buffer._recording == []

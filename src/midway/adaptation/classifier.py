@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from midway.adaptation.batch_norm.cluster_state import kinds_of
 from midway.adaptation.batch_norm.replaced_statistics import observers_of, statistics_of
 from midway.adaptation.batch_norm.statistics import uses_batch_statistics
+from midway.adaptation.capture import end_undo
 from midway.adaptation.checks import check_hyperparameters, check_images, has_gradient, is_logits, refuse_meta_default
 from midway.adaptation.nonfinite import Fallback, NonFiniteError
 from midway.adaptation.parameters import first_weight, refuse_half_precision
 from midway.adaptation.precision import without_autocast_cache
-from midway.adaptation.state import Stateful, end_undo
+from midway.adaptation.state import Stateful
 
 
 class _Sealed(ABCMeta):
