@@ -118,7 +118,7 @@ def shifted(images: Tensor) -> Tensor:
     return padded[..., : images.shape[-2], : images.shape[-1]]
 
 
-def answer_view(method: midway.Method, view: Tensor) -> Tensor:
+def answer_view(method: midway.AdaptiveClassifier, view: Tensor) -> Tensor:
     """Return the answer to a view that ``midway.compare`` computes; without the update where that is equal."""
     name = method.about.name
     before = method.snapshot()
@@ -131,7 +131,9 @@ def answer_view(method: midway.Method, view: Tensor) -> Tensor:
     return logits
 
 
-def answers(method: midway.Method, batches: list[tuple[Tensor, Tensor]], *, shift: bool) -> dict[str, np.ndarray]:
+def answers(
+    method: midway.AdaptiveClassifier, batches: list[tuple[Tensor, Tensor]], *, shift: bool
+) -> dict[str, np.ndarray]:
     """Return the arrays of one file."""
     logits, spent = [], 0.0
     views: dict[str, list[np.ndarray]] = {"mirrored": [], "shifted": []} if shift else {"mirrored": []}

@@ -169,7 +169,7 @@ def main() -> None:
         row = rows[name]
         row["times faster"] = rows[PLAIN]["seconds"] / row["seconds"]
         step = make()
-        if isinstance(step, midway.Method):
+        if isinstance(step, midway.AdaptiveClassifier):
             cost = measure_cost(step, stream[0].images, repeats=0)
             row |= {"forward": cost.forward_passes, "backward": cost.backward_passes}
             if "bf16" not in name:  # the bare passes are in float32

@@ -22,14 +22,14 @@ from rich.console import Console
 from rich.table import Table
 
 import midway
-from midway.methods import Method
+from midway.methods import AdaptiveClassifier
 from midway.sampling import ReplayBuffer
 from midway.sampling.replay import _Overwritten
 
 SUBJECTS = (("tea", "published"), ("mita", "published"), ("mita", "printed"), ("mita", "default"))
 
 
-def fill(method: Method) -> int:
+def fill(method: AdaptiveClassifier) -> int:
     """Fill the replay buffers of a method with noise, and return their number."""
     buffers = {id(each.buffer): each.buffer for each in vars(method).values() if hasattr(each, "buffer")}
     full = [buffer for buffer in buffers.values() if isinstance(buffer, ReplayBuffer)]

@@ -14,7 +14,7 @@ import torch
 import midway
 
 
-def service() -> midway.Method:
+def service() -> midway.AdaptiveClassifier:
     """Create the adapting classifier; each process does this with the same network and settings."""
     model = midway.models.load("wrn16_2.cifar10")
     # wrap="guarded" restores the last good state if predictions collapse; on_nonfinite="source" answers a batch whose
@@ -32,7 +32,7 @@ def main(images: int) -> dict[str, float]:
     adapted = service()
     for number, batch in enumerate(batches[:half]):
         confidence = adapted(batch).softmax(dim=1).amax(dim=1).mean()
-        seen = {name: adapted.diagnostics.get(name, 0) for name in ("rollbacks", "source_answers", "skipped_steps")}
+        seen = {name: adapted.diagnostics.get(name, 0) for name in ("rollbacks", "source_predictions", "skipped_steps")}
         print(f"batch {number}: mean confidence {confidence:.2f}, {seen}")
 
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import midway
 from midway.adaptation.adapt import preset
 from midway.cost import PAPER_FORWARD_PASSES, measure_cost, multiply_adds, paper_gflops, watch_memory
-from midway.methods import About, Method
+from midway.methods import About, AdaptiveClassifier, Method
 from midway.testing import batches, tiny_network
 
 CONVOLUTIONS = (16 * 16 * 8 * 3 * 9, 8 * 8 * 8 * 8 * 9)  # multiply-adds of tiny_network for one image of 16 x 16
@@ -40,7 +40,7 @@ def test_tent_by_hand() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda method: method, midway.Episodic, midway.Guarded])
-def test_memo_moves_copies_of_all_weights(wrap: Callable[[Method], Method]) -> None:
+def test_memo_moves_copies_of_all_weights(wrap: Callable[[AdaptiveClassifier], AdaptiveClassifier]) -> None:
     cost = measure_cost(wrap(midway.MEMO(tiny_network(), views=2)), batches(1)[0][:2], repeats=0)
     assert cost.trainable_parameters == cost.parameters == 3 * 8 * 9 + 8 * 8 * 9 + 2 * 2 * 8 + 8 * 4 + 4
 
@@ -63,7 +63,7 @@ def test_mita_takes_the_passes_of_its_formula(langevin_steps: int) -> None:
     assert cost.parameters == 3 * 8 * 9 + 8 * 8 * 9 + 2 * 4 * 8 + 8 * 4 + 4
 
 
-def hooks(method: Method) -> list[list[object]]:
+def hooks(method: AdaptiveClassifier) -> list[list[object]]:
     return [[*module._forward_hooks.values(), *module._forward_pre_hooks.values()] for module in method.modules()]
 
 

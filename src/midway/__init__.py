@@ -23,6 +23,7 @@ from midway._version import __version__
 from midway.adaptation.adapt import adapt
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.clustered import clustered
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.samples import sample_images
 from midway.bench import Result, evaluate
 from midway.comparison import CompareResult, Recommendation, compare, recommend
@@ -31,6 +32,7 @@ from midway.methods import _classes
 from midway.methods._classes import *  # noqa: F403
 
 __all__ = [
+    "AdaptiveClassifier",
     "CompareResult",
     "Method",
     "Recommendation",

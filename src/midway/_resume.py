@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 
 RESUMING = "MIDWAY_RESUMING"  # set in the process that resumes: it must not start another one
 
 
-def resume_elsewhere(fresh: Method, folder: Path) -> list[Tensor]:
+def resume_elsewhere(fresh: AdaptiveClassifier, folder: Path) -> list[Tensor]:
     """Load ``state.pt`` of a folder into a fresh method and return its logits of ``stream.pt``, in another process.
 
     A class that another process cannot import (from ``__main__`` or from within a function) is resumed in this one.
@@ -48,7 +48,7 @@ def resume_elsewhere(fresh: Method, folder: Path) -> list[Tensor]:
     return resumed
 
 
-def _resume(fresh: Method, folder: Path) -> list[Tensor]:
+def _resume(fresh: AdaptiveClassifier, folder: Path) -> list[Tensor]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fresh.load_state_dict(torch.load(folder / "state.pt", weights_only=True))

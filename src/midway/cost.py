@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
 from midway._suggest import unknown
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.parameters import norm_layers
 
 __all__ = ["PAPER_FORWARD_PASSES", "Cost", "measure_cost", "multiply_adds", "paper_gflops"]
@@ -59,7 +59,7 @@ class Cost:
         return self.flops_total / self.images / 1e9
 
 
-def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
+def measure_cost(method: AdaptiveClassifier, images: Tensor, *, repeats: int = 1) -> Cost:
     """Measure the cost of adapting to a batch and predicting it; the method is unchanged afterwards.
 
     The fastest of ``repeats`` runs after the run that counts operations is reported. With 0 the counting run is timed,
@@ -98,8 +98,8 @@ def measure_cost(method: Method, images: Tensor, *, repeats: int = 1) -> Cost:
 
 
 @contextmanager
-def count_cost(method: Method, images: Tensor, cost: dict[str, Any]) -> Iterator[None]:
-    """Count the cost of a batch while it is answered in the block: the fields of ``Cost`` but for the seconds."""
+def count_cost(method: AdaptiveClassifier, images: Tensor, cost: dict[str, Any]) -> Iterator[None]:
+    """Count the cost of a batch while it is predicted in the block: the fields of ``Cost`` but for the seconds."""
     with count_passes(method) as passes, watch_memory(images.device) as memory:
         yield
     cost |= {
@@ -135,7 +135,7 @@ class _NoModules:
 
 
 @contextmanager
-def count_passes(method: Method) -> Iterator[Passes]:
+def count_passes(method: AdaptiveClassifier) -> Iterator[Passes]:
     """Count the passes through the networks of a method in the block; the counts are complete when it ends."""
     passes = Passes()
     counter = FlopCounterMode(display=False)
@@ -170,10 +170,10 @@ def count_passes(method: Method) -> Iterator[Passes]:
             hook.remove()
 
 
-def _networks(method: Method) -> Iterator[nn.Module]:
+def _networks(method: AdaptiveClassifier) -> Iterator[nn.Module]:
     """Yield the networks of a method; those of the inner method, if it is a wrapper."""
     for child in method.children():
-        if isinstance(child, Method):
+        if isinstance(child, AdaptiveClassifier):
             yield from _networks(child)
         else:
             yield child

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from midway._resume import resume_elsewhere
-from midway.adaptation.answers import NonFiniteError
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
+from midway.adaptation.nonfinite import NonFiniteError
 from midway.methods.source import Source
 
-Factory = Callable[[nn.Module], Method]
+Factory = Callable[[nn.Module], AdaptiveClassifier]
 Norm = Literal["batch", "layer", "group", "instance"]
 NORMS: tuple[Norm, ...] = ("batch", "layer", "group", "instance")
 
@@ -106,12 +106,12 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _make(factory: Factory, model: nn.Module | None = None) -> Method:
+def _make(factory: Factory, model: nn.Module | None = None) -> AdaptiveClassifier:
     with _quiet():
         return factory(tiny_network() if model is None else model)
 
 
-def _run(method: Method, stream: list[Tensor]) -> list[Tensor]:
+def _run(method: AdaptiveClassifier, stream: list[Tensor]) -> list[Tensor]:
     with _quiet():
         return [method(images) for images in stream]
 
@@ -179,7 +179,7 @@ def check_changing_attributes_are_declared(factory: Factory) -> None:
     )
 
 
-def _plain_attributes(method: Method) -> dict[str, Any]:
+def _plain_attributes(method: AdaptiveClassifier) -> dict[str, Any]:
     """Return copies of a method's own numbers, texts, tensors, and lists, tuples and dictionaries of these."""
     base = Source(tiny_network())
     _run(base, batches(1))
@@ -334,11 +334,11 @@ def check_an_overflow_does_not_stay(factory: Factory) -> None:
     _run(method, [good])
     undisturbed = copy.deepcopy(method)
     try:
-        answer = _run(method, [bad])[0]
+        logits = _run(method, [bad])[0]
     except NonFiniteError:
         assert torch.equal(*_run(method, [after]), *_run(undisturbed, [after])), "a refused batch changed the state"
     else:
-        assert answer.isfinite().all(), "the predictions of an image that overflows are not finite"
+        assert logits.isfinite().all(), "the predictions of an image that overflows are not finite"
         assert _run(method, [after])[0].isfinite().all(), "those after an image that overflows are not finite"
 
 

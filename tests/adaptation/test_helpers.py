@@ -11,6 +11,7 @@ from midway.adaptation import copies
 from midway.adaptation.adapt import with_preset
 from midway.adaptation.batch_norm.image_statistics import Moments, statistics_by_image
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.capture import capture, restore
 from midway.adaptation.checks import check_hyperparameters, check_images
 from midway.adaptation.describe import tuned_of
 from midway.adaptation.head import head_of
@@ -21,7 +22,6 @@ from midway.adaptation.precision import use_bf16, without_autocast_cache
 from midway.adaptation.problem import Problem
 from midway.adaptation.selection import record_shares, redundancy_margin, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
-from midway.adaptation.state import capture, restored
 from midway.adaptation.views import augmix_views, crops, draw
 from midway.cost import count_passes
 from midway.methods.dua import update_running_statistics
@@ -147,7 +147,7 @@ def test_choices_and_restored_generators() -> None:
     generators = {"noise": torch.Generator().manual_seed(0)}
     before = capture(generators)
     first = torch.rand(1, generator=generators["noise"])
-    assert torch.equal(first, torch.rand(1, generator=restored(generators, before)["noise"]))
+    assert torch.equal(first, torch.rand(1, generator=restore(generators, before)["noise"]))
 
 
 def test_functions_of_the_papers() -> None:

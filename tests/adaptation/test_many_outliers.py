@@ -1,4 +1,4 @@
-"""The benchmark of many outliers gives the answers of the streams it stands for."""
+"""The benchmark of many outliers gives the predictions of the streams it stands for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def batches(count: int = 3) -> list[tuple[Tensor, Tensor]]:
 
 @pytest.mark.parametrize("statistics", ["batch", "alpha", "unmix", "clustered", "clustered-batch"])
 @torch.no_grad()
-def test_outliers_are_answered_as_in_streams_of_their_own(statistics: str) -> None:
+def test_outliers_are_predicted_as_in_streams_of_their_own(statistics: str) -> None:
     replaced = [5, 40, 79]
     host, observers, batch = many_outliers.network_for_streams(tiny_network(), statistics, len(replaced))
     settings = {} if statistics == "batch" else {"statistics": statistics}

@@ -10,7 +10,7 @@ from write_stubs import CLASSES, classes_module
 import midway
 from midway.adaptation.registry import METHODS, names, register
 from midway.adaptation.wrappers import WRAPPERS, Wrapper, register_wrapper
-from midway.methods import About, Method
+from midway.methods import About, AdaptiveClassifier, Method
 from midway.testing import batches, tiny_network
 
 
@@ -47,7 +47,7 @@ def test_a_wrapper_needs_one_class_and_one_decorator(monkeypatch: pytest.MonkeyP
     class Doubled(Wrapper):
         """Doubles the logits."""
 
-        def __init__(self, method: Method) -> None:
+        def __init__(self, method: AdaptiveClassifier) -> None:
             super().__init__(method)
             self.calls = self.add_state("calls", 0)
 

@@ -207,7 +207,7 @@ def test_the_teacher_of_cotta_learns_from_each_batch(statistics: str) -> None:
     assert all(not torch.equal(before[key], after) for key, after in learnt(method.teacher).items() if "_mean" in key)
 
 
-AROUND_A_WINDOW: dict[str, Callable[[midway.Method], midway.Method]] = {
+AROUND_A_WINDOW: dict[str, Callable[[midway.AdaptiveClassifier], midway.AdaptiveClassifier]] = {
     "nothing": lambda method: midway.Window(method),
     "periodic": lambda method: midway.Periodic(midway.Window(method)),
     "mirrored views": lambda method: midway.Window(midway.Mirrored(method)),

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.answers import NonFiniteError
-from midway.adaptation.state import begin_undo, end_undo, restored
-from midway.methods import Method
+from midway.adaptation.capture import begin_undo, end_undo, restore
+from midway.adaptation.nonfinite import NonFiniteError
+from midway.methods import AdaptiveClassifier
 from midway.sampling import ReplayBuffer
 from midway.sampling.changes import Changes
 from midway.testing import batches, tiny_network
@@ -55,7 +55,7 @@ def assert_same(first: Any, second: Any) -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def buffers_of(method: Method) -> list[ReplayBuffer]:
+def buffers_of(method: AdaptiveClassifier) -> list[ReplayBuffer]:
     inner = getattr(method, "method", method)
     found = [getattr(value, "buffer", None) for value in vars(inner).values()]
     return [buffer for buffer in found if isinstance(buffer, ReplayBuffer)]
@@ -138,10 +138,10 @@ def test_records_may_be_nested() -> None:
     buffer.put(torch.tensor([0]), images[:1] + 1)
     middle, second = buffer.state_dict(), begin_undo(outside)
     buffer.put(torch.tensor([0, 1]), images[:2] + 2)
-    restored(outside, second)
+    restore(outside, second)
     end_undo(second)
     assert_same(middle, buffer.state_dict())
-    assert restored(outside, first)["number"] == 3
+    assert restore(outside, first)["number"] == 3
     end_undo(first)
     assert_same(start, buffer.state_dict())
     assert buffer._recording == []

@@ -10,7 +10,7 @@ import midway
 from midway.adaptation.wrappers.guarded import _Summary
 from midway.bench.entries import parse_entries
 from midway.functional import log_mean_softmax
-from midway.methods import About, Method
+from midway.methods import About, AdaptiveClassifier, Method
 from midway.testing import CONTRACT, Factory, batches, tiny_network
 
 WRAPPED: dict[str, Factory] = {
@@ -33,7 +33,7 @@ def test_contract(name: str, check: Callable[[Factory], None]) -> None:
     check(WRAPPED[name])
 
 
-def test_episodic_answers_every_batch_like_a_new_method() -> None:
+def test_episodic_predicts_every_batch_like_a_new_method() -> None:
     method = midway.Episodic(midway.Tent(tiny_network(), lr=1e-2, predict="after"))
     for images in batches(3):
         assert torch.equal(method(images), midway.Tent(tiny_network(), lr=1e-2, predict="after")(images))
@@ -46,20 +46,20 @@ def naive_window(network: nn.Module, images: Tensor, size: int, lr: float) -> Te
     affine = [p.requires_grad_() for m in layers for p in (m.weight, m.bias)]
     optimizer = torch.optim.Adam(affine, lr=lr)
     window: list[Tensor] = []
-    answers = []
+    predictions = []
     for number, image in enumerate(images):
         if len(window) < size:
             window.append(image)
         else:
             window[number % size] = image
         logits = network(torch.stack(window))
-        answers.append(logits[number % size].detach())
+        predictions.append(logits[number % size].detach())
         if number % size == size - 1:
             p = logits.softmax(dim=1)
             optimizer.zero_grad()
             (-(p * p.log()).sum(dim=1).mean()).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    return torch.stack(answers)
+    return torch.stack(predictions)
 
 
 @pytest.mark.parametrize("size", [1, 4, 50])
@@ -142,7 +142,7 @@ def test_moving_to_another_dtype_takes_the_good_state_along() -> None:
 
 
 class Script(Method):
-    """Answers from a script, one batch after the other, and adds 1 to a weight each time."""
+    """Predicts from a script, one batch after the other, and adds 1 to a weight each time."""
 
     about = About("script", "Script", "-", "none", "a weight", "before", "1 F")
 
@@ -161,7 +161,7 @@ class Script(Method):
             return certain / 20
         if kind == "certain":
             return certain.scatter(1, torch.arange(len(logits)).remainder(4)[:, None], 0.0)
-        if kind == "one answer less":  # one image of the rarest class that is named gets the most common one
+        if kind == "one prediction less":  # one image of the rarest class that is named gets the most common one
             named, counts = logits.argmax(dim=1).unique(return_counts=True)
             changed = logits.clone()
             changed[logits.argmax(dim=1) == named[counts.argmin()], named[counts.argmax()]] += 60.0
@@ -189,11 +189,11 @@ def test_each_sign_of_a_collapse_rolls_back(kind: str, reason: str, sharp_networ
     guarded = midway.Guarded(Script(network, script=("well", "well", kind, "well")))
     weights = []
     for expected in (True, True, False):
-        answer = guarded(images)
+        prediction = guarded(images)
         weights.append(guarded.method.weight)
-        assert torch.equal(answer, midway.Source(network)(images))  # also in place of the collapsed answer
+        assert torch.equal(prediction, midway.Source(network)(images))  # also in place of the collapsed prediction
         assert ("rollbacks" not in guarded.diagnostics) == expected
-    assert weights == [1, 2, 1]  # 1 had answered the second batch well; what came after it never proved itself
+    assert weights == [1, 2, 1]  # 1 had predicted the second batch well; what came after it never proved itself
     assert guarded.diagnostics == {"rollbacks": 1, f"rollbacks_{reason}": 1}
     guarded.reset()
     assert guarded.diagnostics == {}
@@ -204,10 +204,10 @@ def test_states_that_name_nearly_the_same_classes_on_both_sides_of_the_limit_are
 ) -> None:
     network, images = sharp_network(100, norm="group"), batches(1, size=48)[0]
     limit = _Summary.of(midway.Source(network)(images)).diversity
-    guarded = midway.Guarded(Script(network, script=("well", "one answer less")), min_diversity=limit)
+    guarded = midway.Guarded(Script(network, script=("well", "one prediction less")), min_diversity=limit)
     guarded(images)
-    answer = guarded(images)
-    assert _Summary.of(answer).diversity < limit
+    prediction = guarded(images)
+    assert _Summary.of(prediction).diversity < limit
     assert guarded.diagnostics == {}
 
 
@@ -249,9 +249,9 @@ def trained_network() -> nn.Module:
     return network.eval()
 
 
-def accuracy(method: Method, stream: list[Tensor]) -> float:
-    answers = [method(coloured(labels, seed)).argmax(dim=1) for seed, labels in enumerate(stream, start=1000)]
-    return 100 * (torch.cat(answers) == torch.cat(stream)).float().mean().item()
+def accuracy(method: AdaptiveClassifier, stream: list[Tensor]) -> float:
+    predictions = [method(coloured(labels, seed)).argmax(dim=1) for seed, labels in enumerate(stream, start=1000)]
+    return 100 * (torch.cat(predictions) == torch.cat(stream)).float().mean().item()
 
 
 @pytest.mark.parametrize("order", ["by class", "mixed"])
@@ -286,7 +286,7 @@ def test_wrapped_methods_are_evaluated_like_others() -> None:
         "predict": "before",
         "loss": "entropy",
     }
-    assert episodic.batch_accuracies == bn.batch_accuracies  # before its only update, TENT answers like BN
+    assert episodic.batch_accuracies == bn.batch_accuracies  # before its only update, TENT predicts like BN
 
 
 def test_wrappers_by_name_and_in_plans() -> None:
@@ -301,13 +301,13 @@ def test_wrappers_by_name_and_in_plans() -> None:
         midway.adapt(tiny_network(), "tent", wrap="foil")
 
 
-def test_a_window_answers_with_mirrored_views_between_updates_too() -> None:
+def test_a_window_predicts_with_mirrored_views_between_updates_too() -> None:
     images = torch.rand(10, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     mirrored = midway.adapt(tiny_network(), "bn", views="mirror", wrap="window")
-    answers = mirrored(images)
+    predictions = mirrored(images)
     plain = midway.adapt(tiny_network(), "bn", wrap="window")
     expected = [plain(images), midway.adapt(tiny_network(), "bn", wrap="window")(images.flip(-1))]
-    torch.testing.assert_close(answers, log_mean_softmax(expected))
+    torch.testing.assert_close(predictions, log_mean_softmax(expected))
     with pytest.raises(ValueError, match=r"Mirrored cannot wrap Window: .* Window\(Mirrored\(method\)\)"):
         midway.Mirrored(plain)
 
@@ -317,13 +317,13 @@ def test_a_window_takes_signals_and_warns_nobody_of_single_images() -> None:
         nn.Conv1d(2, 4, 3), nn.BatchNorm1d(4), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(4, 3)
     )
     signals = torch.rand(6, 2, 20)
-    answers = midway.adapt(network, "tent", wrap="window")(signals)
-    assert answers.shape == (6, 3)
+    predictions = midway.adapt(network, "tent", wrap="window")(signals)
+    assert predictions.shape == (6, 3)
     method = midway.Periodic(midway.Window(midway.Tent(network)))
-    torch.testing.assert_close(torch.cat([method(signal) for signal in signals.split(1)]), answers)
+    torch.testing.assert_close(torch.cat([method(signal) for signal in signals.split(1)]), predictions)
 
 
-def test_mirrored_averages_the_answers_to_image_and_mirror_image() -> None:
+def test_mirrored_averages_the_predictions_of_image_and_mirror_image() -> None:
     network, (images, _, _) = tiny_network(), batches(3)
     found = midway.adapt(network, "bn", views="mirror")(images)
     plain = midway.BN(network)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import midway
 from chaos.document import write_table
-from midway.methods import Method, names
+from midway.methods import AdaptiveClassifier, names
 from midway.testing import batches
 from sharp_networks import sharp_network
 
@@ -75,7 +75,7 @@ def small_batches(count: int, size: int = 4, side: int = 8) -> Iterator[Tensor]:
         yield images[number % 64] * (0.6 + 0.4 * ((number // 64) % 5) / 4)
 
 
-def collapse(method: Method) -> None:
+def collapse(method: AdaptiveClassifier) -> None:
     """Let the adapted network name one class, with certainty, whatever it sees."""
     with torch.no_grad():
         for parameter in method.model.parameters():
@@ -92,9 +92,9 @@ class Subject:
     """
 
     name: str
-    build: Callable[[], Method]
+    build: Callable[[], AdaptiveClassifier]
     evidence: str = "weights"
-    reference: Callable[[], Method] = lambda: midway.Source(sharp_network())
+    reference: Callable[[], AdaptiveClassifier] = lambda: midway.Source(sharp_network())
     stream: Callable[[int], Iterator[Tensor]] = small_batches
     collapses: bool = False
 
@@ -105,7 +105,7 @@ def subjects() -> list[Subject]:
         ("bn", "lame", "dda", "memo"), "answers"
     )
 
-    def method(name: str, **settings: Any) -> Callable[[], Method]:
+    def method(name: str, **settings: Any) -> Callable[[], AdaptiveClassifier]:
         given = CHEAP.get(name, {"lr": 1e-4}) | settings
         if name == "dda":
             given["denoiser"] = Denoiser()
@@ -188,7 +188,7 @@ def endure(subject: Subject, count: int) -> Row:
     return row
 
 
-def faults_of(row: Row, method: Method, subject: Subject) -> Iterator[str]:
+def faults_of(row: Row, method: AdaptiveClassifier, subject: Subject) -> Iterator[str]:
     """Yield what is wrong after a long stream."""
     if not all(tensor.isfinite().all() for tensor in tensors_in(method.snapshot())):
         yield "the state is not finite"
@@ -208,7 +208,7 @@ def faults_of(row: Row, method: Method, subject: Subject) -> Iterator[str]:
         yield "a reset does not return to the source"
 
 
-def fingerprint(method: Method, evidence: str) -> list[Tensor]:
+def fingerprint(method: AdaptiveClassifier, evidence: str) -> list[Tensor]:
     """Return copies of what shows that a method adapts."""
     if evidence == "weights":
         return [parameter.detach().clone() for parameter in method.parameters() if parameter.requires_grad]

@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from midway._suggest import unknown
-from midway.adaptation.answers import source_copy
-from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.by_name import BY_NAME
 from midway.adaptation.batch_norm.replaced_statistics import statistics_of
+from midway.adaptation.classifier import AdaptiveClassifier
+from midway.adaptation.nonfinite import Fallback
 from midway.adaptation.registry import FOR_EVERY_METHOD, ON_NONFINITE, STATISTICS, VIEWS, WRAP, find, hyperparameters
 from midway.adaptation.wrappers import WRAPPERS, read_wrapper
 from midway.adaptation.wrappers.mirrored import Mirrored
@@ -23,7 +23,7 @@ from midway.adaptation.wrappers.mirrored import Mirrored
 PRESETS = ("published", "printed", "tuned")
 
 
-def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Method:
+def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> AdaptiveClassifier:
     """Wrap a classifier in a method by name, or in the method that does best over all kinds of streams.
 
     Args:
@@ -39,7 +39,7 @@ def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Metho
             were searched ``preset="tuned"`` (see ``midway.methods.preset``). If a prediction contains NaN or Inf, the
             state is restored to that before the batch, and a ``NonFiniteError`` is raised. With
             ``on_nonfinite="source"``, the network as given predicts the batch instead, and
-            ``diagnostics["source_answers"]`` counts such batches.
+            ``diagnostics["source_predictions"]`` counts such batches.
 
     Example:
         >>> import midway
@@ -67,18 +67,18 @@ def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Metho
     if on_nonfinite not in (None, "raise", "source"):
         raise ValueError(f"on_nonfinite must be 'raise' (the default) or 'source', got {on_nonfinite!r}.")
     given = model
-    if statistics is not None and not isinstance(model, Method):  # the method refuses an adapted model
+    if statistics is not None and not isinstance(model, AdaptiveClassifier):  # the method refuses an adapted model
         model = BY_NAME[statistics](model)
     mirrored = settings.get(VIEWS) == "mirror"
     if mirrored or VIEWS not in hyperparameters(method):  # MEMO has a number of views
         views = settings.pop(VIEWS, None)
         if not mirrored and views is not None:
             raise ValueError(f"views must be 'mirror', or None for the image alone, got {views!r}.")
-    adapted = find(method)(model, **settings)
-    adapted = Mirrored(adapted) if mirrored else adapted
+    inner = find(method)(model, **settings)
+    adapted = Mirrored(inner) if mirrored else inner
     outermost = adapted if wrapper is None else WRAPPERS[wrapper](adapted, **of_wrapper)
     if on_nonfinite == "source":
-        outermost.fallback = (source_copy(given, adapted),)
+        outermost.fallback = Fallback(given, adapted.memory_format)
     return outermost
 
 

@@ -1,62 +1,26 @@
-"""The base class of all methods: it checks the images, lets the method adapt, and returns plain logits."""
+"""The base class of all methods: it owns the network that adapts and the hyper-parameters of the algorithm."""
 
 from __future__ import annotations
 
-import inspect
-import warnings
-from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.answers import answered, refuse_log_probabilities, warn_of_probabilities
-from midway.adaptation.batch_norm.cluster_state import kinds_of
 from midway.adaptation.batch_norm.replaced_statistics import observers_of, statistics_of
-from midway.adaptation.batch_norm.statistics import uses_batch_statistics
-from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, refuse_meta_default
+from midway.adaptation.checks import check_logits, refuse_log_probabilities, warn_of_probabilities
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
 from midway.adaptation.optimization import optimizer_step
-from midway.adaptation.parameters import first_weight, refuse_half_precision
-from midway.adaptation.precision import without_autocast_cache
 from midway.adaptation.problem import Problem
 from midway.adaptation.space import SearchSpace, search_over
-from midway.adaptation.state import Stateful
 from midway.functional import log_mean_softmax
 from midway.models.outputs import return_logits
 
 
-class _Sealed(ABCMeta):
-    """Records the hyper-parameters and the source state once the last constructor in the chain has returned."""
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        """What ``help`` and editors show: the arguments of the constructor, not those of ``__call__`` below."""
-        constructor = inspect.signature(cls.__init__)  # type: ignore[misc]
-        return constructor.replace(parameters=list(constructor.parameters.values())[1:])
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        with torch.inference_mode(False):
-            refuse_meta_default()
-            check_hyperparameters(cls, kwargs)
-            method = super().__call__(*args, **kwargs)
-            bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
-            bound.apply_defaults()
-            given = list(bound.arguments.items())[2:]  # without self and the model
-            method._given = {name: _described(value) for name, value in given}
-            for observer in observers_of(method):  # of all its networks
-                observer.managed = True
-            if (statistics := statistics_of(method)) is not None:
-                method._given |= {"statistics": statistics}
-            method._source = method.snapshot()
-        return method
-
-
-class Method(Stateful, metaclass=_Sealed):
-    """A classifier that adapts to the images it predicts.
+class Method(AdaptiveClassifier):
+    """A classifier that adapts to the images it predicts: the base class of all methods.
 
     A call checks the images, lets the method adapt and returns logits. A subclass defines a constructor with
     keyword-only hyper-parameters, and ``step``. With ``add_state``, the constructor declares what changes from batch to
@@ -99,8 +63,7 @@ class Method(Stateful, metaclass=_Sealed):
     printed: ClassVar[Mapping[str, Any] | None] = None
     uses_source_statistics: ClassVar[bool] = False
     names_layers: ClassVar[tuple[str, ...]] = ()
-    fallback: tuple[nn.Module, ...] = ()  # networks that predict in place of NaN or Inf; neither state nor submodules
-    checked_gradient = False  # whether the network has been differentiated with respect to its weights
+    model: nn.Module
     _warned_of_probabilities = False
 
     def __init__(self, model: nn.Module) -> None:
@@ -108,7 +71,7 @@ class Method(Stateful, metaclass=_Sealed):
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}{_loaded_by_name(model)}.")
         model = without_parallel(model)
-        if isinstance(model, Method):
+        if isinstance(model, AdaptiveClassifier):
             raise TypeError(f"model is already adapted by {type(model).__name__}: give the network that you adapted.")
         if self.uses_source_statistics and (given := statistics_of(model)) is not None:
             raise ValueError(
@@ -122,58 +85,12 @@ class Method(Stateful, metaclass=_Sealed):
         for observer in observers_of(self.model):  # no pass in a constructor is a batch
             observer.managed = True
         self._checked_shapes: set[tuple[int, ...]] = set()
-        self._warned_of_single_image = False
-        self._declare_records()
-
-    def _declare_records(self) -> None:
-        self.records: dict[str, Any] = self.add_state("records", {})
         self.resolved: dict[str, Any] = self.add_state("resolved", {})
 
     @property
     def memory_format(self) -> torch.memory_format:
         """The layout of the network and of its input."""
         return torch.channels_last if self.channels_last else torch.contiguous_format
-
-    @property
-    def adapts_to(self) -> int | None:
-        """How many images after a reset the method adapts to; None for all. Later ones cost a forward pass."""
-        return None
-
-    @abstractmethod
-    def step(self, images: Tensor) -> Tensor:
-        """Adapt to a batch of checked images and return its logits. Gradients are enabled."""
-
-    @final  # type: ignore[misc]
-    def forward(self, images: Tensor) -> Tensor:
-        """Adapt to float images (N, C, H, W) in [0, 1] and return their logits (N, classes), float32, detached.
-
-        Methods whose ``about.accepts_signals`` is True also take signals (N, C, L) of any range. Images of another
-        type, shape, device or range raise TypeError or ValueError, and a prediction with NaN or Inf raises
-        NonFiniteError. The state is then unchanged. Calls from several threads run one after the other.
-        """
-        with self._lock:
-            self._check_images(images)
-            with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
-                images = images.detach().clone() if images.is_inference() else images.detach()
-                return answered(self, self._prepare(images))
-
-    @property
-    def takes_batches(self) -> bool:
-        """Whether the images of a call are a batch; False for a method that forms its own batches from them."""
-        return True
-
-    def adapt_to(self, images: Tensor) -> Tensor:
-        """Take the step, in which replaced statistics treat these images as the batch, and record their kinds."""
-        if not self.takes_batches:
-            return self.step(images)
-        with ExitStack() as batch:
-            for observer in observers_of(self):
-                batch.enter_context(observer.during(images))
-            logits = self.step(images)
-        for kinds in kinds_of(self):
-            of_images = kinds.of_images()
-            self.record(kinds=of_images, num_kinds=len(set(of_images)), outliers=kinds.outliers())
-        return logits
 
     @torch.no_grad()
     def network_logits(self, images: Tensor) -> Tensor:
@@ -189,12 +106,6 @@ class Method(Stateful, metaclass=_Sealed):
         """Take the step, and return the logarithm of the mean probabilities of the images and their mirror images."""
         return log_mean_softmax([self.step(images), self.mirrored_logits(images)])
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Restore a snapshot; during a batch, replaced statistics then begin the batch again."""
-        super().restore(snapshot)
-        for observer in observers_of(self):
-            observer.begin_again()
-
     def optimizer_step(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
         """Take one step on a loss, or on a sum of terms, unless it is not finite; return whether it was taken.
 
@@ -204,7 +115,7 @@ class Method(Stateful, metaclass=_Sealed):
         self.count("skipped_steps", int(not taken))
         return taken
 
-    # ---- hyper-parameters and diagnostics ----------------------------------------------------------------------------
+    # ---- hyper-parameters --------------------------------------------------------------------------------------------
 
     @classmethod
     def further_weights(cls, settings: Mapping[str, Any]) -> str | None:
@@ -230,20 +141,6 @@ class Method(Stateful, metaclass=_Sealed):
         """The constructor's arguments with their defaults, and the resolved values of those left at None."""
         return self._given | self.resolved
 
-    @property
-    def diagnostics(self) -> dict[str, Any]:
-        """What the method recorded: values of the last batch, and counters since the last reset."""
-        return dict(self.records)
-
-    def record(self, **values: Any) -> None:
-        """Write values into the diagnostics."""
-        self.records |= values
-
-    def count(self, event: str, times: int = 1) -> None:
-        """Add to a counter in the diagnostics."""
-        if times:
-            self.records[event] = self.records.get(event, 0) + times
-
     def num_trainable(self) -> int:
         """Return the number of weights that are adapted by gradients."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
@@ -252,38 +149,7 @@ class Method(Stateful, metaclass=_Sealed):
         arguments = "".join(f", {key}={value!r}" for key, value in self.hyperparameters.items())
         return f"{type(self).__name__}({type(self.model).__name__}{arguments})"
 
-    # ---- behaviour as a module ---------------------------------------------------------------------------------------
-
-    def train(self, mode: bool = True) -> Self:
-        """Set the flag only: the network keeps the mode that the method chose, so ``eval()`` changes no prediction."""
-        self.training = mode
-        return self
-
-    def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Do nothing: the method decides what is trainable, and no gradient leaves it."""
-        return self
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        if self.num_trainable():
-            wanted = fn(torch.empty(0, device=first_weight(self, torch.empty(0)).device))
-            refuse_half_precision({"the trainable part": nn.Parameter(wanted, requires_grad=False)})
-        for network in self.fallback:
-            network._apply(fn)
-        return super()._apply(fn, recurse)
-
     # ---- checks ------------------------------------------------------------------------------------------------------
-
-    def _check_images(self, images: Tensor) -> None:
-        check_images(images, self.model, signals=self.about.accepts_signals)
-        single_image = self.takes_batches and len(images) == 1 and statistics_of(self.model) is None
-        single_image = single_image and uses_batch_statistics(self.model)
-        if single_image and not self._warned_of_single_image:
-            self._warned_of_single_image = True
-            warnings.warn(
-                f"{self.about.title} normalises with the statistics of the batch, and this batch is a single image: "
-                'give larger batches, or statistics="clustered", which rely on the source and on earlier images.',
-                stacklevel=5,  # the line that calls the method, through Module.__call__
-            )
 
     def _prepare(self, images: Tensor) -> Tensor:
         """Check before any change that the network accepts images of this shape, and convert their layout."""
@@ -302,7 +168,8 @@ class Method(Stateful, metaclass=_Sealed):
                     self._set_layout(channels_last=True)
                     raise refusal from refusal.__cause__
             self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=5)
-            refuse_log_probabilities(self, logits)
+            if self.about.uses_energy:
+                refuse_log_probabilities(logits, self.about.title)
             self._checked_shapes.add(few.shape)
         return images.contiguous(memory_format=self.memory_format if images.ndim == 4 else torch.contiguous_format)
 
@@ -314,32 +181,3 @@ class Method(Stateful, metaclass=_Sealed):
 
 def _loaded_by_name(model: object) -> str:
     return ": midway.models.load returns networks by name" if isinstance(model, str) else ""
-
-
-def _described(value: Any) -> Any:
-    """Replace a tensor or a network among the hyper-parameters by a description; the method has its own copy."""
-    if isinstance(value, Tensor):
-        return _TensorOf(tuple(value.shape))
-    if isinstance(value, nn.Module) or hasattr(value, "unet"):  # a pipeline of diffusers
-        return _NetworkOf(type(value).__name__)
-    return value
-
-
-@dataclass(frozen=True)
-class _NetworkOf:
-    """Replaces a network among the hyper-parameters."""
-
-    name: str
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class _TensorOf:
-    """Replaces a tensor among the hyper-parameters; the images themselves are not stored."""
-
-    shape: tuple[int, ...]
-
-    def __repr__(self) -> str:
-        return f"tensor of {self.shape}"

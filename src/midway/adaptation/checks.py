@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from midway._suggest import unknown
 from midway.adaptation.parameters import first_weight
+from midway.functional import free_energy
 from midway.models.outputs import logits_of
 
 LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]: a small overshoot is accepted, normalised images are not
@@ -163,3 +165,55 @@ def _shown(output: object, probed: int, batch_size: int | None) -> str:
     if isinstance(output, Mapping):
         return f"a {type(output).__name__} without 'logits' ({', '.join(map(str, output))})"
     return f"a {type(output).__name__}"
+
+
+def has_gradient(model: nn.Module, images: Tensor, *, of_images: bool = False) -> bool:
+    """Return whether the logits of images depend differentiably on the weights of a network, or on the images.
+
+    The forward pass may change buffers. A network that raises an error counts as differentiable: the step will show it.
+    """
+    floating = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
+    weights = [parameter for parameter in floating if parameter.requires_grad]
+    frozen = [] if weights else floating  # MEMO adapts copies of frozen weights
+    images = images.detach().clone().requires_grad_(of_images)
+    try:
+        with warnings.catch_warnings(), torch.enable_grad():
+            warnings.simplefilter("ignore")
+            for parameter in frozen:
+                parameter.requires_grad_()
+            logits = logits_of(model(images))
+            wanted = [images] if of_images else weights or frozen
+            gradients = torch.autograd.grad(logits.sum(), wanted, allow_unused=True) if logits.requires_grad else ()
+    except Exception:  # the code of a network can raise anything
+        return True
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+    return any(gradient is not None for gradient in gradients)
+
+
+def warn_of_probabilities(logits: Tensor, stacklevel: int) -> bool:
+    """Warn if the outputs of a network are probabilities, and return whether they are."""
+    sums = logits.detach().float().sum(dim=1)
+    tolerance = 1e-3 if logits.dtype in (torch.float32, torch.float64) else 2e-2
+    if not (bool((logits >= 0).all()) and bool(((sums - 1).abs() <= tolerance).all())):
+        return False
+    warnings.warn(
+        "the network returns probabilities (rows that are not negative and sum to one), and methods need logits: "
+        "every entropy and energy would be wrong. Remove the softmax at its end, for example model[:-1] of a "
+        "torch.nn.Sequential. (Without access to the network, probabilities.log() are logits for all methods but TEA, "
+        "MITA and AEA.)",
+        stacklevel=stacklevel + 1,
+    )
+    return True
+
+
+def refuse_log_probabilities(logits: Tensor, title: str) -> None:
+    """Refuse a network whose outputs are log-probabilities for a method that adapts by the energy of images."""
+    energies = free_energy(logits.detach().float())
+    tolerance = 1e-4 if logits.dtype in (torch.float32, torch.float64) else 2e-2
+    if bool((energies.abs() <= tolerance).all()):
+        raise ValueError(
+            f"the network returns log-probabilities, whose energy is 0 for every image, and {title} "
+            "adapts by energies: return the logits themselves, without log_softmax."
+        )

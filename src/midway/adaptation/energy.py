@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
+from midway.adaptation.capture import ChangesOf
 from midway.adaptation.optimization import optimizer_step
 from midway.adaptation.precision import Precision, use_bf16
-from midway.adaptation.state import ChangesOf
 from midway.functional import free_energy
 from midway.sampling import Randomness, ReplayBuffer, UniformNoise, langevin, langevin_step
 from midway.sampling.changes import Changes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.functional import free_energy
 from midway.models.outputs import logits_of
 from midway.sampling import langevin
@@ -42,7 +42,7 @@ def sample_images(
         >>> midway.sample_images(midway.models.create("resnet20").eval(), 2, steps=1).shape  # clamped to [0, 1]
         torch.Size([2, 3, 32, 32])
     """
-    network = model.model if isinstance(model, Method) else model
+    network = model.model if isinstance(model, AdaptiveClassifier) else model
     if any(module.training for module in network.modules()):
         raise ValueError(
             "the model is in training mode, in which sampling would change its statistics: call model.eval()."

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from midway.adaptation.about import About
+from midway.adaptation.capture import apply_to_tensors, begin_undo, capture, restore
 from midway.adaptation.copies import graph_tensors
 from midway.adaptation.lock import CallLock, one_at_a_time
-from midway.sampling.changes import Changes
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Stateful(nn.Module):
 
     def _restore_values(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
-            setattr(self, name, restored(getattr(self, name), value))
+            setattr(self, name, restore(getattr(self, name), value))
 
     def _exchange_buffer(self, name: str, value: Tensor | None) -> Tensor | None:
         """Replace a buffer, in networks whose buffers appear, disappear or change size, and return the old one."""
@@ -235,111 +235,6 @@ class Stateful(nn.Module):
         """Convert the declared values and the source when the module moves to a device or dtype."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, value in self._state_values().items():
-            setattr(self, name, to_each_tensor(value, fn))
-        self._source = to_each_tensor(self._source, fn)
+            setattr(self, name, apply_to_tensors(value, fn))
+        self._source = apply_to_tensors(self._source, fn)
         return self
-
-
-def capture(value: Any) -> Any:
-    """Return an independent copy of a piece of state that consists of tensors and plain values alone.
-
-    Tensors are cloned, generators are captured as their state, optimisers and any objects with ``state_dict`` as that
-    dictionary, and containers item by item. The result survives ``torch.save`` and loading with ``weights_only=True``.
-    """
-    if isinstance(value, Tensor):
-        return value.detach().clone(memory_format=torch.preserve_format)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, torch.Generator):
-        return value.get_state()
-    if isinstance(value, Stateful):
-        return value.snapshot()
-    if hasattr(value, "state_dict"):
-        state = value.state_dict()
-        try:
-            return capture(state)  # a third of the time of deepcopy
-        except TypeError:
-            return copy.deepcopy(state)
-    if isinstance(value, Mapping):
-        return {key: capture(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(capture(item) for item in value)
-    raise TypeError(
-        f"{type(value).__name__} cannot be part of a method's state: use tensors, modules, plain values, generators, "
-        "optimisers, or give the class state_dict and load_state_dict."
-    )
-
-
-class ChangesOf(Changes):
-    """The changes of several stateful objects that belong to one object."""
-
-    def __init__(self, *parts: Any) -> None:
-        self.parts, self.begun = parts, [begin_undo(part) for part in parts]
-
-    def undo(self) -> None:
-        """Undo all changes since the beginning."""
-        for part, begun in zip(self.parts, self.begun, strict=True):
-            restored(part, begun)
-
-    def end(self) -> None:
-        """Stop recording."""
-        end_undo(self.begun)
-
-
-def begin_undo(value: Any) -> Any:
-    """Return what ``restored`` needs to undo later changes: ``Changes`` of objects that record them, else copies."""
-    if hasattr(value, "begin_undo"):
-        return value.begin_undo()
-    if isinstance(value, Mapping):
-        return {key: begin_undo(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(begin_undo, value))
-    return capture(value)
-
-
-def end_undo(begun: Any) -> None:
-    """Let all objects in what ``begin_undo`` returned stop recording."""
-    if isinstance(begun, Changes):
-        begun.end()
-    elif isinstance(begun, dict | list | tuple):
-        for item in begun.values() if isinstance(begun, dict) else begun:
-            end_undo(item)
-
-
-def restored(current: Any, captured: Any) -> Any:
-    """Return a value as it was when ``capture`` copied it; objects with a state are restored in place."""
-    if isinstance(captured, Changes):
-        captured.undo()
-        return current
-    if isinstance(current, torch.Generator):
-        current.set_state(captured.cpu())
-        return current
-    if isinstance(current, Stateful):
-        current.restore(captured)
-        return current
-    if hasattr(current, "load_state_dict"):
-        current.load_state_dict(copy.deepcopy(captured))
-        return current
-    if isinstance(current, Tensor) and isinstance(captured, Tensor):
-        return capture(captured).to(current)
-    if isinstance(current, Mapping) and isinstance(captured, Mapping):
-        return {key: restored(current.get(key), value) for key, value in captured.items()}
-    if isinstance(current, list | tuple) and isinstance(captured, list | tuple) and len(current) == len(captured):
-        return type(captured)(map(restored, current, captured))
-    return capture(captured)
-
-
-def to_each_tensor(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Apply a function to every tensor of a piece of state, for example to change its device."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, Stateful):  # moves as a submodule
-        return value
-    if hasattr(value, "load_state_dict"):
-        value.load_state_dict(to_each_tensor(value.state_dict(), change))
-        return value
-    if isinstance(value, Mapping):  # the step counts of torch's optimisers stay on the CPU
-        return {key: item if key == "step" else to_each_tensor(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(to_each_tensor(item, change) for item in value)
-    return value

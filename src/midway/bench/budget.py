@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from midway._files import parse_json, write_atomically
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.parameters import first_weight
 from midway.bench.engines.base import using_threads
 from midway.bench.plan import Grid
@@ -58,7 +58,7 @@ class CostEstimate:
         return first * self.first + (images - first) * self.later
 
 
-def estimate_cost(method: Method, images: Tensor) -> CostEstimate:
+def estimate_cost(method: AdaptiveClassifier, images: Tensor) -> CostEstimate:
     """Measure the time per image of a method on a few images; the method is adapted afterwards."""
     images = images.to(first_weight(method, images))
     rough = _seconds(lambda: method(images[:2])) / 2  # the first call is slower

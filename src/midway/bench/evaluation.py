@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.parameters import first_weight
 from midway.adaptation.registry import find
 from midway.bench.batches import as_stream
@@ -20,7 +20,7 @@ from midway.data.loaders.imagenet_variants import is_imagenet_subset
 
 
 def evaluate(
-    method: Method | nn.Module,
+    method: AdaptiveClassifier | nn.Module,
     stream: Any,
     *,
     reset: bool = True,
@@ -49,7 +49,7 @@ def evaluate(
         (True, 200, ['clean'])
     """
     shown, logits = as_stream(stream, images=images, classes=classes, size=size)
-    if not isinstance(method, Method):
+    if not isinstance(method, AdaptiveClassifier):
         method = find("source")(method if logits is None else limited_to(method, logits))
     elif logits is not None and not _has_just(logits, method, shown):
         raise ValueError(
@@ -61,7 +61,7 @@ def evaluate(
     return measure(method, shown, answer(method, shown, on_batch=on_batch))
 
 
-def _has_just(logits: tuple[int, ...], method: Method, shown: AnyStream) -> bool:
+def _has_just(logits: tuple[int, ...], method: AdaptiveClassifier, shown: AnyStream) -> bool:
     """Return whether the network of a method was trained on just these classes of ImageNet."""
     images = next(iter(shown)).images[:2].to(first_weight(method, torch.empty(0)))
     return is_imagenet_subset(logits) and method.network_logits(images).shape[1] == len(logits)

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.parameters import first_weight
 from midway.bench.record import Result
 from midway.data import class_lists
@@ -39,7 +39,7 @@ class AnyStream(Protocol):
 
 
 def answer(
-    method: Method,
+    method: AdaptiveClassifier,
     stream: AnyStream,
     *,
     on_batch: Callable[[float], None] | None = None,
@@ -86,7 +86,7 @@ def answer(
     )
 
 
-def _answer_mirrored(method: Method, images: Tensor) -> Tensor:
+def _answer_mirrored(method: AdaptiveClassifier, images: Tensor) -> Tensor:
     """Return the logits of the images flipped from left to right; the method is unchanged afterwards."""
     before = method.snapshot()
     try:
@@ -115,7 +115,7 @@ def _check_labels(stream: AnyStream, labels: Tensor, classes: int) -> None:
         )
 
 
-def measure(method: Method, stream: AnyStream, answers: Answers) -> Result:
+def measure(method: AdaptiveClassifier, stream: AnyStream, answers: Answers) -> Result:
     """Compute all metrics of a method's answers to a stream, for the whole stream and for each of its groups."""
     groups: dict[str, dict[str, float]] = {}
     for index, group in enumerate(stream.groups):

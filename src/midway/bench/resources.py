@@ -24,7 +24,7 @@ from midway.bench.record import Cell
 from midway.data import CorruptedImages, ImageArray, ImageSet, data_home, load
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.data.loaders.imagenet_variants import is_imagenet_subset
-from midway.methods import Method, adapt, names
+from midway.methods import AdaptiveClassifier, adapt, names
 from midway.models import ARCHITECTURES, cards, create, logits_of
 from midway.models import load as load_checkpoint
 from midway.streams import Shifted, Stream, build
@@ -212,7 +212,7 @@ class ResourceCache:
             self._networks[key] = (InBf16(network) if cell.precision == "bf16" else network).to(cell.device)
         return self._networks[key]
 
-    def method(self, cell: Cell) -> Method:
+    def method(self, cell: Cell) -> AdaptiveClassifier:
         """Return the network of a cell wrapped in its method."""
         if cell.method not in names():
             importlib.import_module(cell.module)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, SequentialSampler
 
 from midway.adaptation.adapt import adapt
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.copies import without_parallel
 from midway.adaptation.parameters import first_weight
 from midway.adaptation.registry import find
@@ -104,7 +104,7 @@ def compare(
         raise TypeError(
             f"model must be a torch.nn.Module, got {type(model).__name__}: see midway.models.load for names."
         )
-    if isinstance(model, Method):
+    if isinstance(model, AdaptiveClassifier):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the network that you adapted.")
     entries = read_entries(methods)
     source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, size=size, seed=seed)

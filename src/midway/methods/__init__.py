@@ -6,10 +6,11 @@ is built from is here too: the base class, ``About``, batch statistics, the choi
 
 from midway.adaptation.about import About
 from midway.adaptation.adapt import adapt, preset
-from midway.adaptation.answers import NonFiniteError
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.clustered import clustered
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.classifier import AdaptiveClassifier
+from midway.adaptation.nonfinite import NonFiniteError
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import METHODS, find, hyperparameters, names, register
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
@@ -19,6 +20,7 @@ from midway.methods._classes import *  # noqa: F403
 __all__ = [
     "METHODS",
     "About",
+    "AdaptiveClassifier",
     "Choice",
     "Integers",
     "LogUniform",

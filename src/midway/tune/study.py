@@ -16,7 +16,7 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from midway.adaptation.answers import NonFiniteError
+from midway.adaptation.nonfinite import NonFiniteError
 from midway.adaptation.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.bench.entries import SettingError
 from midway.bench.resources import ResourceCache

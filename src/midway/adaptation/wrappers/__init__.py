@@ -7,51 +7,49 @@ import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from midway._registry import Registry
-from midway.adaptation.base import Method
-from midway.adaptation.state import Stateful
+from midway.adaptation.classifier import AdaptiveClassifier
 
 
-class Wrapper(Method):
-    """A method that passes its images to another method and changes when or how that one adapts.
+class Wrapper(AdaptiveClassifier):
+    """A classifier around a method, or around another wrapper, that changes when or how the method adapts.
 
     A subclass defines ``step`` with ``self.method``, a copy that starts from its source. The inner method keeps its own
     state, hyper-parameters and diagnostics; the wrapper declares only its own state.
     """
 
-    def __init__(self, method: Method) -> None:
-        Stateful.__init__(self)  # the network belongs to the inner method
-        if not isinstance(method, Method):
+    def __init__(self, method: AdaptiveClassifier) -> None:
+        super().__init__()
+        if not isinstance(method, AdaptiveClassifier):
             raise TypeError(f"{type(self).__name__} wraps a method, such as Tent(model), got {type(method).__name__}.")
         self.method = self.add_state("method", copy.deepcopy(method))
         self.method.reset()
-        self.fallback, self.method.fallback = self.method.fallback, ()  # this object is the one that predicts
+        self.fallback, self.method.fallback = self.method.fallback, None  # this object is the one that predicts
         name, inner = type(self).__name__.lower(), method.about
         self.about = replace(inner, name=f"{name}({inner.name})", title=f"{inner.title}, {name}")
-        self._warned_of_single_image = False
-        self._declare_records()
 
     @property
-    def model(self) -> nn.Module:  # type: ignore[override]
-        """The network that adapts."""
+    def model(self) -> nn.Module:
+        """The network that adapts, which belongs to the inner method."""
         return self.method.model
 
     @property
-    def channels_last(self) -> bool:  # type: ignore[override]
-        """Whether the network is in the channels-last layout."""
-        return self.method.channels_last
+    def memory_format(self) -> torch.memory_format:
+        """The layout of the network and of its input."""
+        return self.method.memory_format
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """The hyper-parameters of the inner method and of the wrapper."""
-        return self.method.hyperparameters | super().hyperparameters
+        return self.method.hyperparameters | self._given
 
     @property
     def diagnostics(self) -> dict[str, Any]:
         """The diagnostics of the inner method and of the wrapper."""
-        return self.method.diagnostics | super().diagnostics
+        return self.method.diagnostics | self.records
 
     @property
     def takes_batches(self) -> bool:
@@ -62,10 +60,6 @@ class Wrapper(Method):
         """Return the logits of the inner method's network in its current state, without gradients."""
         return self.method.network_logits(images)
 
-    def mirrored_logits(self, images: Tensor) -> Tensor:
-        """Return the inner method's logits for the mirror images of the last batch."""
-        return self.method.mirrored_logits(images)
-
     def num_trainable(self) -> int:
         """Return the number of weights that the inner method adapts by gradients."""
         return self.method.num_trainable()
@@ -74,7 +68,7 @@ class Wrapper(Method):
         return self.method._prepare(images)
 
     def __repr__(self) -> str:
-        arguments = "".join(f", {key}={value!r}" for key, value in super().hyperparameters.items())
+        arguments = "".join(f", {key}={value!r}" for key, value in self._given.items())
         return f"{type(self).__name__}({self.method!r}{arguments})"
 
 

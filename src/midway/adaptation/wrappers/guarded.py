@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.replaced_statistics import go_on_with_the_batch, known_of_the_batch
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 from midway.functional import entropy
 
@@ -44,7 +44,11 @@ class Guarded(Wrapper):
     """
 
     def __init__(
-        self, method: Method, *, min_diversity: float = 0.6, entropy_range: tuple[float, float] = (0.001, 0.99)
+        self,
+        method: AdaptiveClassifier,
+        *,
+        min_diversity: float = 0.6,
+        entropy_range: tuple[float, float] = (0.001, 0.99),
     ) -> None:
         super().__init__(method)
         if not 0 <= min_diversity <= 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 from midway.functional import log_mean_softmax
 
@@ -28,7 +29,9 @@ class Mirrored(Wrapper):
         True
     """
 
-    def __init__(self, method: Method) -> None:
+    method: Method  # wrappers are refused
+
+    def __init__(self, method: AdaptiveClassifier) -> None:
         super().__init__(method)
         if isinstance(method, Wrapper):
             name = type(method).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from midway.adaptation.base import Method
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 
 
@@ -28,7 +28,7 @@ class Periodic(Wrapper):
         2
     """
 
-    def __init__(self, method: Method, *, every: int = 1000) -> None:
+    def __init__(self, method: AdaptiveClassifier, *, every: int = 1000) -> None:
         super().__init__(method)
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import uses_batch_statistics
+from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 
 IMAGES = 16
@@ -36,7 +36,7 @@ class Window(Wrapper):
         (torch.Size([10, 10]), 2)
     """
 
-    def __init__(self, method: Method, *, size: int = IMAGES) -> None:
+    def __init__(self, method: AdaptiveClassifier, *, size: int = IMAGES) -> None:
         super().__init__(method)
         if size < 1:
             raise ValueError(f"size must be at least 1, got {size}.")

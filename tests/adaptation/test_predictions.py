@@ -1,4 +1,4 @@
-"""Answers are complete and finite, or refused with the state as before; threads take turns; probabilities are named."""
+"""Predictions are complete and finite, or refused with the state as before; threads take turns; probabilities warn."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.answers import NonFiniteError
+from midway.adaptation.nonfinite import NonFiniteError
 from midway.adaptation.wrappers import Wrapper
-from midway.methods import Method, names
+from midway.methods import AdaptiveClassifier, names
 from midway.testing import batches, tiny_network
 
 CHEAP: dict[str, dict[str, Any]] = {
@@ -30,7 +30,7 @@ ON_ANY_NETWORK = [name for name in names() if "rotation head" not in midway.meth
 BY_GRADIENTS = [name for name in ON_ANY_NETWORK if midway.adapt(tiny_network(), name).num_trainable()]
 
 
-def adapted(name: str, model: nn.Module | None = None, **settings: Any) -> Method:
+def adapted(name: str, model: nn.Module | None = None, **settings: Any) -> AdaptiveClassifier:
     return midway.adapt(model or tiny_network(), name, **{**CHEAP.get(name, {}), **settings})
 
 
@@ -92,8 +92,8 @@ def test_threads_that_share_a_method_take_turns(name: str) -> None:
         return [method(images) for _ in range(2)]
 
     with ThreadPoolExecutor(3) as pool:
-        answers = [answer for thread in [pool.submit(work) for _ in range(3)] for answer in thread.result()]
-    assert sorted(answer.sum().item() for answer in answers) == sorted(answer.sum().item() for answer in expected)
+        found = [logits for thread in [pool.submit(work) for _ in range(3)] for logits in thread.result()]
+    assert sorted(logits.sum().item() for logits in found) == sorted(logits.sum().item() for logits in expected)
     assert_same_state(alone.snapshot(), method.snapshot())
     method.reset()
     torch.testing.assert_close(method(images), expected[0], rtol=0, atol=0)
@@ -156,8 +156,8 @@ def test_integer_logits_are_refused(name: str) -> None:
 # ---- NaN and Inf -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted({*ON_ANY_NETWORK} - {"t3a"}))  # it answers by features and prototypes
-def test_an_answer_with_nan_is_refused_and_the_state_is_as_before(name: str) -> None:
+@pytest.mark.parametrize("name", sorted({*ON_ANY_NETWORK} - {"t3a"}))  # it predicts by features and prototypes
+def test_a_prediction_with_nan_is_refused_and_the_state_is_as_before(name: str) -> None:
     method = adapted(name, Outside(tiny_network(), nan_for_bright))
     first, bad, last = (0.8 * images for images in batches())
     bad[2] = 0.95
@@ -178,8 +178,8 @@ def test_weights_with_nan_are_named(name: str) -> None:
         adapted(name, model)(batches(1)[0])
 
 
-def diverges_at(method: Method, call: int) -> None:
-    """Let a method answer with NaN in one of its calls, after it has changed its state."""
+def diverges_at(method: AdaptiveClassifier, call: int) -> None:
+    """Let a method predict NaN in one of its calls, after it has changed its state."""
     inner, calls = method.step, 0
 
     def step(images: Tensor) -> Tensor:
@@ -193,23 +193,23 @@ def diverges_at(method: Method, call: int) -> None:
 
 @pytest.mark.parametrize("name", ON_ANY_NETWORK)
 @pytest.mark.parametrize("wrap", [None, "episodic"])
-def test_a_service_goes_on_with_the_answer_of_the_source(name: str, wrap: str | None) -> None:
+def test_a_service_goes_on_with_the_prediction_of_the_source(name: str, wrap: str | None) -> None:
     model = tiny_network()
     method, undisturbed = (adapted(name, model, wrap=wrap, on_nonfinite="source") for _ in range(2))
     first, bad, last = batches()
     diverges_at(method, 2)
     method(first)
     torch.testing.assert_close(method(bad), model(bad).detach())
-    assert method.diagnostics["source_answers"] == 1
+    assert method.diagnostics["source_predictions"] == 1
     undisturbed(first)
     torch.testing.assert_close(method(last), undisturbed(last), rtol=0, atol=0)
-    assert "source_answers" not in undisturbed.diagnostics
+    assert "source_predictions" not in undisturbed.diagnostics
     method.reset()
-    assert "source_answers" not in method.diagnostics
+    assert "source_predictions" not in method.diagnostics
 
 
 @pytest.mark.parametrize("settings", [{}, {"views": "mirror"}, {"views": "mirror", "wrap": "window"}])
-def test_the_source_answers_in_the_layout_that_its_network_takes(settings: dict[str, Any]) -> None:
+def test_the_source_predicts_in_the_layout_that_its_network_takes(settings: dict[str, Any]) -> None:
     layers = list(tiny_network())[:6]
     network = nn.Sequential(*layers, Viewed(), nn.Linear(8 * 8 * 8, 4))
     method = adapted("tent", network, on_nonfinite="source", **settings)
@@ -227,11 +227,11 @@ class Viewed(nn.Module):
 
 
 @pytest.mark.parametrize("wrapper", [midway.Periodic, midway.Mirrored, midway.Episodic])
-def test_a_wrapper_takes_over_what_answers_in_place_of_its_method(wrapper: type[Wrapper]) -> None:
+def test_a_wrapper_takes_over_the_fallback_of_its_method(wrapper: type[Wrapper]) -> None:
     method = wrapper(adapted("tent", on_nonfinite="source"))
     diverges_at(method, 1)
     assert method(batches(1)[0]).isfinite().all()
-    assert method.diagnostics["source_answers"] == 1
+    assert method.diagnostics["source_predictions"] == 1
 
 
 def test_the_default_is_to_raise() -> None:
@@ -294,8 +294,10 @@ def test_logits_are_not_taken_for_probabilities(end: nn.Module) -> None:
     adapted("bn", nn.Sequential(*tiny_network().children(), end))(batches(1)[0])
 
 
-def test_the_source_that_answers_for_a_method_learns_nothing() -> None:
-    (source,) = midway.adapt(midway.clustered(tiny_network()), "tent", on_nonfinite="source").fallback
+def test_the_source_that_predicts_for_a_method_learns_nothing() -> None:
+    fallback = midway.adapt(midway.clustered(tiny_network()), "tent", on_nonfinite="source").fallback
+    assert fallback is not None
+    source = fallback.network
     one, other = batches(2)
     first = source(one)
     source(other)
