@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.batch_norm.cluster_mixture import KnownKinds, assign
+from midway.adaptation.batch_norm.cluster_mixture import assign_clusters
 from midway.adaptation.batch_norm.cluster_state import kinds_of, shares_of_images
 from midway.adaptation.batch_norm.clustered import ClusteredBatchNorm, use_clustered_statistics
+from midway.adaptation.batch_norm.gaussian_mixture import MixtureState
 from midway.adaptation.batch_norm.spectra import spectra
 from midway.bench.entries import Entry, parse_entries
 from midway.testing import batches, tiny_network
@@ -226,8 +227,8 @@ def test_kinds_are_the_same_under_autocast() -> None:
     plain = spectra(images)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(spectra(images), plain)
-        reduced = assign(KnownKinds.none(), plain)[0].members
-    assert torch.equal(reduced, assign(KnownKinds.none(), plain)[0].members)
+        reduced = assign_clusters(MixtureState.initial(), plain)[0].probabilities
+    assert torch.equal(reduced, assign_clusters(MixtureState.initial(), plain)[0].probabilities)
 
 
 def test_the_models_of_mita_share_their_kinds_and_have_memories_of_their_own() -> None:

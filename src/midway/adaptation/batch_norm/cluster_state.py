@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.batch_norm.cluster_mixture import LIMIT, RECENT, Assignment, KnownKinds, assign
+from midway.adaptation.batch_norm.cluster_mixture import RECENT, Assignment, assign_clusters
+from midway.adaptation.batch_norm.gaussian_mixture import MAX_CLUSTERS, MixtureState
 from midway.adaptation.batch_norm.replaced_statistics import Observer
 from midway.adaptation.batch_norm.spectra import FEATURES, spectra
 
@@ -66,13 +67,13 @@ class Kinds(Observer):
     def __init__(self, memory: bool) -> None:
         super().__init__()
         self.memory = memory
-        known = KnownKinds.none()
+        known = MixtureState.initial()
         for name in _STATE:
             self.register_buffer(name, getattr(known, name))
         self.register_buffer("recent", torch.zeros(RECENT if memory else 0, FEATURES, dtype=torch.float64))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
         self.register_buffer("unsplit", torch.zeros((), dtype=torch.long))
-        self.register_buffer("remembered", torch.zeros(LIMIT, dtype=torch.float64))
+        self.register_buffer("remembered", torch.zeros(MAX_CLUSTERS, dtype=torch.float64))
         self.batch: Plan | None = None
         self.present: Plan | None = None
 
@@ -102,17 +103,19 @@ class Kinds(Observer):
         elif self.managed and self.images is None:
             self.present = self._observe(found, learn=False)
         elif self.managed:
-            self.present = self._plan(assign(KnownKinds.none(images.device), found)[0], found, learn=False)
+            self.present = self._plan(
+                assign_clusters(MixtureState.initial(images.device), found)[0], found, learn=False
+            )
         else:
             self.present = self.batch = self._observe(found)
 
     def _observe(self, found: Tensor, *, learn: bool = True) -> Plan:
         if not self.memory:
-            return self._plan(assign(KnownKinds.none(found.device), found)[0], found, learn=False)
+            return self._plan(assign_clusters(MixtureState.initial(found.device), found)[0], found, learn=False)
         recent = self.recent[RECENT - int(self.filled) :]
         state = {name: getattr(self, name).double() for name in _STATE}
-        known = KnownKinds(**state, recent=recent.double(), unsplit=int(self.unsplit))
-        assignment, known = assign(known, found)
+        known = MixtureState(**state, recent=recent.double(), unsplit=int(self.unsplit))
+        assignment, known = assign_clusters(known, found)
         plan = self._plan(assignment, found, learn=True)
         if not learn:
             plan.learn = False
@@ -122,18 +125,18 @@ class Kinds(Observer):
         self.filled.fill_(len(known.recent))
         self.unsplit.fill_(known.unsplit)
         self.recent[RECENT - len(known.recent) :] = known.recent.to(self.recent)
-        batch = assignment.members.sum(dim=0)
-        self.remembered.copy_((assignment.moves @ self.remembered.double()).clamp(max=ENOUGH) + batch)
+        batch = assignment.probabilities.sum(dim=0)
+        self.remembered.copy_((assignment.origins @ self.remembered.double()).clamp(max=ENOUGH) + batch)
         self.remembered.mul_(self.counts > 0)
         return plan
 
     def _plan(self, found: Assignment, of: Tensor, *, learn: bool) -> Plan:
-        moved = found.moves * self.remembered.double() if learn else torch.zeros_like(found.moves)
+        moved = found.origins * self.remembered.double() if learn else torch.zeros_like(found.origins)
         remembered = moved.sum(dim=1)
         transfer = (moved / remembered.clamp(min=1e-9)[:, None]).float() if learn else None
-        present = found.members.sum(dim=0) > 1e-3
+        present = found.probabilities.sum(dim=0) > 1e-3
         kinds = (present | (found.mixing[present] > 1e-3).any(dim=0)).nonzero().flatten()
-        members, mixing = found.members[:, kinds], found.mixing[kinds][:, kinds]
+        members, mixing = found.probabilities[:, kinds], found.mixing[kinds][:, kinds]
         members, mixing = (each / each.sum(dim=1, keepdim=True).clamp(min=1e-9) for each in (members, mixing))
         remembered = remembered[kinds].clamp(max=ENOUGH).float()
         return Plan(members.float(), mixing.float(), kinds, remembered, transfer, of, found.outliers)

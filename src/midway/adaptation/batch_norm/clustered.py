@@ -23,8 +23,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.batch_norm.cluster_mixture import LIMIT
 from midway.adaptation.batch_norm.cluster_state import ENOUGH, Kinds, Plan, one_kind
+from midway.adaptation.batch_norm.gaussian_mixture import MAX_CLUSTERS
 from midway.adaptation.batch_norm.normalize_by_image import normalise_by_image
 from midway.adaptation.batch_norm.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
 
@@ -73,7 +73,7 @@ def use_clustered_statistics(model: nn.Module, *, memory: bool = True, prior: fl
         known = layer.weight if layer.source_mean is None else layer.source_mean
         device = known.device if isinstance(known, Tensor) else None
         for name in ("kind_mean", "kind_var"):
-            shape = (LIMIT, layer.num_features)
+            shape = (MAX_CLUSTERS, layer.num_features)
             layer.register_buffer(name, torch.zeros(shape, dtype=torch.float32, device=device) if memory else None)
         kinds.to(device)
     # One layer owns the kinds as a submodule, so that they are part of the model's state once.
