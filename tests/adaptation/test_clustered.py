@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.batch_norm.cluster_mixture import assign_clusters
-from midway.adaptation.batch_norm.cluster_state import kinds_of, shares_of_images
+from midway.adaptation.batch_norm.cluster_state import shares_of_images, trackers_of
 from midway.adaptation.batch_norm.clustered import ClusteredBatchNorm, use_clustered_statistics
 from midway.adaptation.batch_norm.gaussian_mixture import MixtureState
 from midway.adaptation.batch_norm.spectra import spectra
@@ -139,10 +139,10 @@ def test_a_single_image_relies_on_the_source_by_three_quarters() -> None:
 
 def test_further_passes_over_a_batch_and_samples_of_the_model_do_not_change_the_memory() -> None:
     layer, model = layer_and_model()
-    (kinds,) = kinds_of(model)
-    kinds.managed = True
+    (tracker,) = trackers_of(model)
+    tracker.managed = True
     images, samples = images_of(ALTERNATING), images_of([0, 1] * 45, seed=7)
-    with kinds.during(images):
+    with tracker.during(images):
         first = model(images)
         memory = [buffer.clone() for buffer in model.buffers()]
         torch.testing.assert_close(model(images), first, rtol=0, atol=0)
@@ -150,12 +150,12 @@ def test_further_passes_over_a_batch_and_samples_of_the_model_do_not_change_the_
         torch.testing.assert_close(
             model.left, by_definition(model.entered, [0, 1] * 45, layer, 3.0), rtol=1e-3, atol=1e-3
         )
-        assert kinds.present is not kinds.batch
+        assert tracker.current is not tracker.batch
         for same in (images.flip(-1), (images + 0.02).clamp(0, 1)):  # mirrored, moved
             model(same)
-            assert kinds.present is kinds.batch
+            assert tracker.current is tracker.batch
     assert all(torch.equal(a, b) for a, b in zip(memory, model.buffers(), strict=True))
-    assert kinds.of_images() == ALTERNATING
+    assert tracker.labels() == ALTERNATING
 
 
 @settings(max_examples=10, deadline=None)
@@ -183,7 +183,7 @@ def test_flat_images_and_one_image_stay_finite() -> None:
             assert adapted(images).isfinite().all()
 
 
-def test_the_layer_keeps_its_place_and_a_copy_has_kinds_of_its_own() -> None:
+def test_the_layer_keeps_its_place_and_a_copy_has_a_tracker_of_its_own() -> None:
     model = tiny_network().eval()
     before = dict(model.named_parameters())
     made = midway.clustered(model)
@@ -191,9 +191,9 @@ def test_the_layer_keeps_its_place_and_a_copy_has_kinds_of_its_own() -> None:
     assert layers
     assert dict(made.named_parameters()).keys() == before.keys()
     assert not any(isinstance(module, ClusteredBatchNorm) for module in model.modules())  # the given one is unchanged
-    assert {id(layer.kinds) for layer in layers} == {id(kinds) for kinds in kinds_of(made)}
+    assert {id(layer.tracker) for layer in layers} == {id(tracker) for tracker in trackers_of(made)}
     other = [module for module in copy.deepcopy(made).modules() if isinstance(module, ClusteredBatchNorm)]
-    assert {id(layer.kinds) for layer in other} == {id(other[0].kinds)} != {id(layers[0].kinds)}
+    assert {id(layer.tracker) for layer in other} == {id(other[0].tracker)} != {id(layers[0].tracker)}
 
 
 def test_methods_say_which_image_is_of_which_kind() -> None:
@@ -233,11 +233,11 @@ def test_kinds_are_the_same_under_autocast() -> None:
 
 def test_the_models_of_mita_share_their_kinds_and_have_memories_of_their_own() -> None:
     adapted = midway.adapt(tiny_network(), "mita", statistics="clustered")
-    assert len(kinds_of(adapted)) == 1
+    assert len(trackers_of(adapted)) == 1
     adapted(images_of(ALTERNATING))
-    assert int(kinds_of(adapted)[0].filled) == 90
+    assert int(trackers_of(adapted)[0].filled) == 90
     memories = [dict(model.named_buffers()) for model in (adapted.model, adapted.data_model)]
-    name = next(name for name in memories[0] if name.endswith("kind_mean"))
+    name = next(name for name in memories[0] if name.endswith("cluster_mean"))
     assert memories[0][name] is not memories[1][name]
     assert all(memory[name].any() for memory in memories)
 

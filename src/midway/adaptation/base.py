@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.answers import answered, refuse_log_probabilities, warn_of_probabilities
-from midway.adaptation.batch_norm.cluster_state import kinds_of
+from midway.adaptation.batch_norm.cluster_state import trackers_of
 from midway.adaptation.batch_norm.replaced_statistics import observers_of, statistics_of
 from midway.adaptation.batch_norm.statistics import uses_batch_statistics
 from midway.adaptation.checks import check_hyperparameters, check_images, check_logits, refuse_meta_default
@@ -170,9 +170,9 @@ class Method(Stateful, metaclass=_Sealed):
             for observer in observers_of(self):
                 batch.enter_context(observer.during(images))
             logits = self.step(images)
-        for kinds in kinds_of(self):
-            of_images = kinds.of_images()
-            self.record(kinds=of_images, num_kinds=len(set(of_images)), outliers=kinds.outliers())
+        for tracker in trackers_of(self):
+            labels = tracker.labels()
+            self.record(kinds=labels, num_kinds=len(set(labels)), outliers=tracker.num_outliers())
         return logits
 
     @torch.no_grad()
@@ -193,7 +193,7 @@ class Method(Stateful, metaclass=_Sealed):
         """Restore a snapshot; during a batch, replaced statistics then begin the batch again."""
         super().restore(snapshot)
         for observer in observers_of(self):
-            observer.begin_again()
+            observer.restart_batch()
 
     def optimizer_step(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
         """Take one step on a loss, or on a sum of terms, unless it is not finite; return whether it was taken.

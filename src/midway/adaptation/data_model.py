@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from midway.adaptation.batch_norm.cluster_state import kinds_of
+from midway.adaptation.batch_norm.cluster_state import trackers_of
 from midway.adaptation.energy import ModelAda
 
 DataModel = Literal["single", "persistent", "fresh", "same"]
@@ -41,10 +41,10 @@ def check_data_adaptation(step_size: float, gradient_filter: str | None, largest
 def twin(model: nn.Module) -> nn.Module:
     """Copy the trainable weights and share the frozen ones: the second model costs only its scales and shifts.
 
-    The kinds of images are shared too: they depend on the images alone.
+    The tracker of clusters is shared too: clusters depend on the images alone.
     """
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
-    return copy.deepcopy(model, memo={id(each): each for each in [*frozen, *kinds_of(model)]})
+    return copy.deepcopy(model, memo={id(each): each for each in [*frozen, *trackers_of(model)]})
 
 
 @torch.no_grad()
