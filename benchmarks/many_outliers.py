@@ -27,7 +27,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import midway
 from midway.adaptation.batch_norm.alpha import AlphaBatchNorm
-from midway.adaptation.batch_norm.by_name import BY_NAME
+from midway.adaptation.batch_norm.by_name import with_statistics
 from midway.adaptation.batch_norm.cluster_state import ClusterTracker
 from midway.adaptation.batch_norm.normalize_by_image import _moments
 from midway.adaptation.batch_norm.replaced_statistics import BatchObserver, observers_of
@@ -87,7 +87,7 @@ def network_for_streams(
     if statistics == "batch":
         networks = [copy.deepcopy(network) for _ in range(streams)]
     else:
-        networks = [BY_NAME[statistics](network) for _ in range(streams)]
+        networks = [with_statistics(network, statistics) for _ in range(streams)]
     observers: list[list[BatchObserver]] = [observers_of(each) for each in networks]
     batch: dict[str, Any] = {}
     host = copy.deepcopy(network)

@@ -51,7 +51,7 @@ def layer_and_model(prior: float = 3.0, memory: bool = True) -> tuple[nn.Module,
     nn.init.normal_(layer.weight)
     nn.init.normal_(layer.bias)
     model = Recorded(layer)
-    assert use_clustered_statistics(model, memory=memory, prior=prior) == 1
+    assert use_clustered_statistics(model, memory=memory, prior=prior) == [layer]
     return layer, model
 
 

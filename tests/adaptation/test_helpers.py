@@ -115,7 +115,7 @@ def test_the_last_stage_of_a_transformer() -> None:
 
 def test_statistics_of_layers() -> None:
     layer = nn.BatchNorm1d(1).eval()
-    assert use_batch_statistics(layer) == 1
+    assert use_batch_statistics(layer) == [layer]
     assert layer(torch.tensor([[3.0], [5.0]])).round().flatten().tolist() == [-1, 1]
     network = nn.Sequential(nn.BatchNorm1d(1)).eval()
     with torch.no_grad(), statistics_by_image(network, 2, source_share=0) as seen:

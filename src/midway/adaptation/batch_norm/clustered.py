@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from midway.adaptation.batch_norm.cluster_state import ENOUGH, BatchClusters, ClusterTracker, single_cluster
 from midway.adaptation.batch_norm.gaussian_mixture import MAX_CLUSTERS
 from midway.adaptation.batch_norm.normalize_by_image import normalise_by_image
-from midway.adaptation.batch_norm.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
+from midway.adaptation.batch_norm.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_statistics
 
 PRIOR = 3.0
 """The number of images that the source's statistics count as."""
@@ -52,21 +52,22 @@ def clustered(model: nn.Module, *, memory: bool = True, prior: float = PRIOR) ->
         [0, 0, 0, 0, 0, 0, 0, 0]
     """
     model = plain_copy(model)
-    if not use_clustered_statistics(model, memory=memory, prior=prior):
-        raise ValueError("the model has no BatchNorm layer, so its images share no statistics: adapt it as it is.")
+    use_clustered_statistics(model, memory=memory, prior=prior)
     return model
 
 
-def use_clustered_statistics(model: nn.Module, *, memory: bool = True, prior: float = PRIOR) -> int:
-    """Give every BatchNorm layer clustered statistics, in place and in both modes; return the number of layers.
+def use_clustered_statistics(
+    model: nn.Module, *, memory: bool = True, prior: float = PRIOR
+) -> list[ClusteredBatchNorm]:
+    """Give every BatchNorm layer clustered statistics, in place and in both modes, and return these layers.
 
     The layers keep their names, scales and shifts; the running statistics become those of the prior.
     """
     if not 0 <= prior < math.inf:
         raise ValueError(f"prior must be 0 or a number of images, got {prior}.")
-    layers = replace_layers(model, ClusteredBatchNorm)
+    layers = replace_statistics(model, ClusteredBatchNorm)
     if not layers:
-        return 0
+        raise ValueError("the model has no BatchNorm layer, so its images share no statistics: adapt it as it is.")
     tracker = ClusterTracker(memory)
     for layer in layers:
         layer.shared, layer.prior = (tracker,), prior
@@ -79,7 +80,7 @@ def use_clustered_statistics(model: nn.Module, *, memory: bool = True, prior: fl
     # One layer owns the tracker as a submodule: the model's state contains it once.
     layers[0].add_module("clusters", tracker)
     model.register_forward_pre_hook(tracker.choose_clusters)
-    return len(layers)
+    return layers
 
 
 class ClusteredBatchNorm(ReplacedBatchNorm):

@@ -6,11 +6,12 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from midway.adaptation.batch_norm.replacement import replace_batch_norms
 from midway.adaptation.batch_norm.statistics import drop_running_statistics
 from midway.adaptation.state import Stateful
 
@@ -116,31 +117,15 @@ def plain_copy(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model)
 
 
-def replace_layers(model: nn.Module, replacement: type[Layer], *, without_source: bool = True) -> list[Layer]:
+def replace_statistics(model: nn.Module, replacement: type[Layer], *, without_source: bool = True) -> list[Layer]:
     """Make the BatchNorm layers instances of a class, in place, and return them.
 
     They keep their names, scales and shifts; the running statistics become those of the source.
-
-    Args:
-        model: The network.
-        replacement: The class of the new layers.
-        without_source: Whether layers without running statistics are replaced too.
     """
-    layers: list[tuple[str, Any]] = [
-        (name, layer)
-        for name, layer in model.named_modules()
-        if isinstance(layer, _BatchNorm) and (without_source or layer.running_mean is not None)
-    ]
-    for name, layer in layers:
-        if type(layer).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
-            raise ValueError(
-                f"layer '{name}' is a {type(layer).__name__}, which computes more than BatchNorm: "
-                "its statistics cannot be replaced."
-            )
-    for _, layer in layers:
+    layers = replace_batch_norms(model, replacement, without_source=without_source)
+    for layer in layers:
         source = {"source_mean": layer.running_mean, "source_var": layer.running_var}
         drop_running_statistics(layer)
-        layer.__class__ = replacement
         for name, value in source.items():
             layer.register_buffer(name, value.detach().clone() if isinstance(value, Tensor) else None)
-    return [layer for _, layer in layers]
+    return layers

@@ -27,8 +27,7 @@ from midway.adaptation.batch_norm.replaced_statistics import (
     BatchObserver,
     ReplacedBatchNorm,
     is_close,
-    plain_copy,
-    replace_layers,
+    replace_statistics,
 )
 from midway.adaptation.problem import LARGE_SIDE
 
@@ -40,8 +39,8 @@ FULL_BATCH, LARGE_FULL_BATCH = 64, 16
 """The published numbers of images to which the momentum applies, for CIFAR and for ImageNet."""
 
 
-def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int = 0) -> nn.Module:
-    """Return a copy of a classifier with the statistics of UnMix-TNS, which any method can adapt.
+def use_unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int = 0) -> list[UnmixBatchNorm]:
+    """Give BatchNorm layers the statistics of UnMix-TNS, in place, and return these layers.
 
     Without a method, every pass of the network moves the components, as published. Under a method, only the first pass
     over a batch does, not passes over samples of the model or trial passes. The components are part of the method's
@@ -49,21 +48,20 @@ def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int =
     source's statistics.
 
     Args:
-        model: Any classifier; it is not changed. Layers without running statistics keep those of the batch.
+        model: Any classifier. Layers without running statistics keep those of the batch.
         components: K (published: 16, and 128 for mixed domains). A single component starts as the source's statistics.
         seed: Seed of the components' start.
 
     Example:
         >>> import midway, torch
-        >>> from midway.adaptation.batch_norm.unmix import unmix_statistics
-        >>> adapted = midway.Tent(unmix_statistics(midway.models.create("resnet20")))
+        >>> from midway.adaptation.batch_norm.by_name import with_statistics
+        >>> adapted = midway.Tent(with_statistics(midway.models.create("resnet20"), "unmix"))
         >>> adapted(torch.rand(8, 3, 32, 32)).shape
         torch.Size([8, 10])
     """
     if components < 1:
         raise ValueError(f"components must be at least 1, got {components}.")
-    model = plain_copy(model)
-    layers = replace_layers(model, UnmixBatchNorm, without_source=False)
+    layers = replace_statistics(model, UnmixBatchNorm, without_source=False)
     if not layers:
         raise ValueError("the model has no BatchNorm layer with running statistics to start from: adapt it as it is.")
     generator, updates = torch.Generator().manual_seed(seed), UpdateTracker()
@@ -80,7 +78,7 @@ def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int =
         layer.shared = (updates,)
     layers[0].add_module("updates", updates)
     model.register_forward_pre_hook(updates.check_pass)
-    return model
+    return layers
 
 
 class UpdateTracker(BatchObserver):
@@ -112,7 +110,7 @@ class UpdateTracker(BatchObserver):
 
 
 class UnmixBatchNorm(ReplacedBatchNorm):
-    """A BatchNorm layer with K components of statistics, created by ``unmix_statistics``."""
+    """A BatchNorm layer with K components of statistics, created by ``use_unmix_statistics``."""
 
     source_mean: Tensor
     source_var: Tensor
