@@ -133,6 +133,16 @@ def test_layers_without_running_statistics_count_and_other_layers_are_left_alone
         midway.clustered(3)  # type: ignore[arg-type]
 
 
+def test_an_adapted_network_is_refused() -> None:
+    with pytest.raises(TypeError, match="model is already adapted by Tent: give the plain network"):
+        midway.clustered(midway.Tent(tiny_network()))
+
+
+def test_a_single_vector_relies_on_the_source() -> None:
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 8), torch.nn.BatchNorm1d(8)).eval()
+    assert midway.adapt(network, "source", statistics="clustered")(torch.rand(1, 3, 16, 16)).isfinite().all()
+
+
 def test_shapes_that_batch_norm_refuses_are_refused() -> None:
     layer = nn.BatchNorm2d(3)
     use_clustered_statistics(layer, prior=0)

@@ -15,6 +15,7 @@ import midway
 from midway.adaptation.batch_norm.alpha import AlphaBatchNorm
 from midway.adaptation.batch_norm.by_name import BY_NAME, with_statistics
 from midway.adaptation.batch_norm.replaced_statistics import statistics_of
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.batch_norm.unmix import UnmixBatchNorm
 from midway.bench.code import modules_of_method
 from midway.testing import batches, tiny_network
@@ -309,6 +310,12 @@ CONTRACT = [check for check in midway.testing.CONTRACT if check is not midway.te
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
 def test_the_contract_holds_with_them(name: str, statistics: str, check: Callable[..., None]) -> None:
     check(lambda model: midway.adapt(model, name, statistics=statistics))
+
+
+def test_statistics_of_the_batch_in_evaluation_mode() -> None:
+    layer = nn.BatchNorm1d(1).eval()
+    assert use_batch_statistics(layer) == [layer]
+    assert layer(torch.tensor([[3.0], [5.0]])).round().flatten().tolist() == [-1, 1]
 
 
 @pytest.mark.parametrize("statistics", ["alpha", "unmix"])
