@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.batch_norm.cluster_state import kinds_of
+from midway.adaptation.batch_norm.cluster_state import trackers_of
 from midway.bench.entries import parse_entries
 from midway.bench.resources import arranged, load_network
 from midway.data import ImageSet, corruption_names
@@ -122,7 +122,9 @@ def answer_view(method: midway.AdaptiveClassifier, view: Tensor) -> Tensor:
     """Return the answer to a view that ``midway.compare`` computes; without the update where that is equal."""
     name = method.about.name
     before = method.snapshot()
-    if name in ("tent", "eata", "sar", "shot") and not kinds_of(method):  # the answer of the network before the update
+    if name in ("tent", "eata", "sar", "shot") and not trackers_of(
+        method
+    ):  # the answer of the network before the update
         with torch.no_grad():
             logits = method.network_logits(view)
     else:

@@ -27,10 +27,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import midway
 from midway.adaptation.batch_norm.alpha import AlphaBatchNorm
-from midway.adaptation.batch_norm.by_name import BY_NAME
-from midway.adaptation.batch_norm.cluster_state import Kinds
+from midway.adaptation.batch_norm.by_name import with_statistics
+from midway.adaptation.batch_norm.cluster_state import ClusterTracker
 from midway.adaptation.batch_norm.normalize_by_image import _moments
-from midway.adaptation.batch_norm.replaced_statistics import Observer, observers_of
+from midway.adaptation.batch_norm.replaced_statistics import BatchObserver, observers_of
 from midway.bench.paper import PAIRS
 
 
@@ -82,13 +82,13 @@ class ForStreams(nn.Module):
 
 def network_for_streams(
     network: nn.Module, statistics: str, streams: int
-) -> tuple[nn.Module, list[list[Observer]], dict[str, Any]]:
+) -> tuple[nn.Module, list[list[BatchObserver]], dict[str, Any]]:
     """Return a network for several streams, the observers of each stream, and the record of the present batch."""
     if statistics == "batch":
         networks = [copy.deepcopy(network) for _ in range(streams)]
     else:
-        networks = [BY_NAME[statistics](network) for _ in range(streams)]
-    observers: list[list[Observer]] = [observers_of(each) for each in networks]
+        networks = [with_statistics(network, statistics) for _ in range(streams)]
+    observers: list[list[BatchObserver]] = [observers_of(each) for each in networks]
     batch: dict[str, Any] = {}
     host = copy.deepcopy(network)
     for name, layer in list(host.named_modules()):
@@ -103,11 +103,11 @@ def begin(observers: list[Any], images: Tensor) -> None:
     """Tell the observers of a stream that a batch begins, and that all passes are over it."""
     for observer in observers:
         observer.managed, observer.images = True, images
-        observer.begin()
-        if isinstance(observer, Kinds):
-            observer.present = observer.batch
+        observer.begin_batch()
+        if isinstance(observer, ClusterTracker):
+            observer.current = observer.batch
         else:
-            observer.moves = True
+            observer.updating = True
 
 
 @torch.no_grad()

@@ -23,7 +23,8 @@ import torch
 from matplotlib.axes import Axes
 
 import midway
-from midway.adaptation.batch_norm.cluster_mixture import KnownKinds, assign
+from midway.adaptation.batch_norm.cluster_mixture import assign_clusters
+from midway.adaptation.batch_norm.gaussian_mixture import MixtureState
 from midway.adaptation.batch_norm.spectra import BANDS, spectra
 from midway.report import frame
 
@@ -62,7 +63,7 @@ def draw_batch(axes: Axes, images: np.ndarray) -> None:
     true[17] = 2
     batch = np.where(true[:, None, None, None] == 0, noisy, np.where(true[:, None, None, None] == 1, blurred, images))
     found = described(batch)
-    kinds = assign(KnownKinds.none(), found)[0].members.argmax(dim=1).numpy()
+    kinds = assign_clusters(MixtureState.initial(), found)[0].probabilities.argmax(dim=1).numpy()
     _, _, directions = torch.linalg.svd((found - found.mean(0)) / found.std(0), full_matrices=False)
     x, y = ((found - found.mean(0)) / found.std(0) @ directions[:2].T).T.numpy()
     colours = np.array([KINDS["speckle_noise"], KINDS["gaussian_blur"], "#009e73"])

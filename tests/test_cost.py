@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.adapt import preset
-from midway.cost import PAPER_FORWARD_PASSES, measure_cost, multiply_adds, paper_gflops, watch_memory
+from midway.cost import PAPER_FORWARD_PASSES, count_passes, measure_cost, multiply_adds, paper_gflops, watch_memory
 from midway.methods import About, AdaptiveClassifier, Method
 from midway.testing import batches, tiny_network
 
@@ -164,6 +164,13 @@ def test_multiply_adds_leave_the_network_alone() -> None:
     assert multiply_adds(plain, (3, 2, 2)) == 3 * 8 * 4 + 2 * 8 * 4
     with pytest.raises(ValueError, match="did you mean 'mita'"):
         paper_gflops(network, "mitta")
+
+
+def test_passes_are_counted() -> None:
+    method = midway.BN(midway.models.create("resnet20"))
+    with count_passes(method) as passes:
+        method(torch.rand(4, 3, 32, 32))
+    assert (passes.forward - 2, passes.backward) == (4, 0)  # two images check a new shape
 
 
 def test_memory_is_seen_where_the_system_tells() -> None:

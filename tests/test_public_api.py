@@ -91,6 +91,13 @@ def test_the_page_has_every_entry_point_group() -> None:
     assert set(first_column("Entry points")) == groups
 
 
+def test_modules_are_imported_when_they_are_used() -> None:
+    assert midway.report.frame is not None
+    assert callable(midway.tune.tune)
+    with pytest.raises(AttributeError, match="module 'midway' has no attribute 'reports'"):
+        _ = midway.reports  # type: ignore[attr-defined]
+
+
 def test_faults_are_detected() -> None:
     def bare() -> None: ...
 

@@ -268,6 +268,17 @@ def test_networks_that_cannot_be_adapted_are_refused() -> None:
             refuses(midway.clustered(tiny_network()))
 
 
+def test_the_number_of_trainable_weights() -> None:
+    assert midway.Tent(midway.models.create("resnet20")).num_trainable() == 1568
+
+
+def test_an_adapted_network_is_no_source() -> None:
+    with pytest.raises(TypeError, match="already adapted by Tent: give the network that you adapted"):
+        midway.adapt(midway.Tent(tiny_network()), "bn")
+    with pytest.raises(TypeError, match=r"Module, got str: midway.models.load returns networks by name"):
+        midway.adapt("wrn16_2.cifar10", "bn")  # type: ignore[arg-type]
+
+
 def test_editors_see_the_hyperparameters() -> None:
     assert str(inspect.signature(midway.BN)) == "(model: 'nn.Module', *, prior: 'float' = 0) -> 'None'"
     for name in midway.methods.names():

@@ -1,4 +1,4 @@
-"""Kinds of images: spectra and the mixture fitted to them, by definition, by laws, and on real corruptions."""
+"""Clusters of images: spectra and the mixture fitted to them, by definition, by laws, and on real corruptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from scipy.stats import multivariate_normal
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.batch_norm.cluster_mixture import RECENT, Assignment, KnownKinds, _Fit, assign
+from midway.adaptation.batch_norm.cluster_mixture import RECENT, Assignment, assign_clusters, mix_clusters
+from midway.adaptation.batch_norm.gaussian_mixture import MAX_CLUSTERS, GaussianMixture, MixtureState
 from midway.adaptation.batch_norm.spectra import BANDS, FEATURES, log_kurtosis, spectra
 from midway.adaptation.batch_norm.split_test import LEANING, shrunk, two_parts
 
@@ -75,18 +76,25 @@ def gaussian(n: int, centre: float = 0.0, seed: int = 0, width: float = 1.0) -> 
     return centre + width * torch.randn(n, FEATURES, generator=generator, dtype=torch.float64)
 
 
-def kinds(found: Assignment) -> list[int]:
-    return found.members.argmax(dim=1).tolist()
+def clusters(found: Assignment) -> list[int]:
+    return found.probabilities.argmax(dim=1).tolist()
+
+
+def mixture_of(spectra: Tensor) -> GaussianMixture:
+    mixture = GaussianMixture(MixtureState.initial(), spectra, len(spectra))
+    mixture.run_em()
+    return mixture
 
 
 def test_the_probabilities_are_those_of_a_mixture_of_gaussians() -> None:
-    fit = _Fit(KnownKinds.none(), torch.cat([gaussian(60), gaussian(60, 1.0, seed=1)]))
-    fit.centres[:2], fit.counts[:2] = torch.stack([fit.x[:60].mean(0), fit.x[60:].mean(0)]), torch.tensor([90.0, 30.0])
-    density = [
-        share * multivariate_normal(fit.centres[k], fit.covariance).pdf(fit.x) for k, share in ((0, 0.75), (1, 0.25))
-    ]
+    x = torch.cat([gaussian(60), gaussian(60, 1.0, seed=1)])
+    mixture = mixture_of(x)
+    mixture.centres[:2], mixture.counts[:2] = torch.stack([x[:60].mean(0), x[60:].mean(0)]), torch.tensor([90.0, 30.0])
+    gaussians = [multivariate_normal(mixture.centres[k], mixture.covariance) for k in (0, 1)]
+    density = [share * gaussian.pdf(x) for share, gaussian in zip((0.75, 0.25), gaussians, strict=True)]
     expected = torch.as_tensor(np.stack(density, axis=1) / np.sum(density, axis=0)[:, None])
-    torch.testing.assert_close(fit._probabilities()[:, :2], expected, rtol=1e-6, atol=1e-9)
+    mixture.update_probabilities()
+    torch.testing.assert_close(mixture.probabilities[:, :2], expected, rtol=1e-6, atol=1e-9)
 
 
 def test_the_covariance_is_shrunk_as_written() -> None:
@@ -101,7 +109,7 @@ def test_the_covariance_is_shrunk_as_written() -> None:
 def test_two_parts_have_the_distance_that_labels_give() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(300, FEATURES, generator=generator, dtype=torch.float64)
-    x[200:, 0] += 9  # a third of the kind is different
+    x[200:, 0] += 9  # a third of the cluster is different
     of_all = (gaussian(700, seed=1).T @ gaussian(700, seed=1) + (x - x.mean(0)).T @ (x - x.mean(0))) / 1000
     excess, part = two_parts(x, of_all, total=1000)
     assert ((part > 0.5) == (torch.arange(300) >= 200)).float().mean() > 0.99
@@ -114,82 +122,82 @@ def test_two_parts_have_the_distance_that_labels_give() -> None:
     assert excess == pytest.approx(float(distance) * p * (1 - p) - (4 + 200 / 300), rel=1e-2)
 
 
-def test_a_wide_kind_beside_a_narrow_one_stays_one() -> None:
-    known = KnownKinds.none()
+def test_a_wide_cluster_beside_a_narrow_one_stays_one() -> None:
+    state = MixtureState.initial()
     for seed in range(5):
         narrow, wide = gaussian(200, seed=100 + seed, width=0.2), gaussian(200, 4.0, seed=seed, width=2.0)
-        found, known = assign(known, torch.cat([narrow, wide]))
-        weights = found.members @ found.mixing
+        found, state = assign_clusters(state, torch.cat([narrow, wide]))
+        weights = found.probabilities @ found.mixing
         together = weights @ weights.T  # whether two images share statistics
         assert together[:200, 200:].max() < 0.01
         assert min(together[:200, :200].mean(), together[200:, 200:].mean()) > 0.9
 
 
-def test_several_kinds_are_found_and_keep_their_numbers() -> None:
+def test_several_clusters_are_found_and_keep_their_numbers() -> None:
     def batch(seed: int) -> Tensor:
         parts = [gaussian(50, seed=seed + i) for i in range(4)]
         for part, features in zip(parts[1:], (slice(0, 10), slice(10, 20), slice(20, 30)), strict=True):
             part[:, features] += 5
         return torch.cat(parts)
 
-    known, numbers = KnownKinds.none(), []
+    state, numbers = MixtureState.initial(), []
     for seed in range(0, 40, 10):
-        found, known = assign(known, batch(seed))
-        assert [len(set(kinds(found)[start : start + 50])) for start in range(0, 200, 50)] == [1] * 4
-        numbers.append([kinds(found)[start] for start in range(0, 200, 50)])
+        found, state = assign_clusters(state, batch(seed))
+        assert [len(set(clusters(found)[start : start + 50])) for start in range(0, 200, 50)] == [1] * 4
+        numbers.append([clusters(found)[start] for start in range(0, 200, 50)])
     assert len(set(numbers[0])) == 4
     assert numbers[1:] == [numbers[0]] * 3
-    assert sorted(known.counts[known.counts > 0].tolist()) == pytest.approx([196.0] * 4, abs=4)
+    assert sorted(state.counts[state.counts > 0].tolist()) == pytest.approx([196.0] * 4, abs=4)
 
 
-def test_a_lone_outlier_is_found_and_recognised_when_its_kind_returns() -> None:
-    known, own = KnownKinds.none(), []
+def test_a_lone_outlier_is_found_and_recognised_when_its_cluster_returns() -> None:
+    state, own = MixtureState.initial(), []
     for seed in range(4):
         batch = gaussian(200, seed=seed)
         batch[17] += 6
-        found, known = assign(known, batch)
+        found, state = assign_clusters(state, batch)
         assert found.outliers.nonzero().flatten().tolist() == [17]
-        own.append(kinds(found)[17])
+        own.append(clusters(found)[17])
     assert len(set(own)) == 1
-    assert known.counts[own[0]] == pytest.approx(4, abs=0.2)
+    assert state.counts[own[0]] == pytest.approx(4, abs=0.2)
     assert found.mixing[own[0], own[0]] > 0.9
 
 
-def test_one_kind_stays_one_and_kinds_that_are_gone_are_forgotten() -> None:
-    known = KnownKinds.none()
+def test_one_cluster_stays_one_and_clusters_that_are_gone_are_forgotten() -> None:
+    state = MixtureState.initial()
     for seed in range(6):
-        found, known = assign(known, gaussian(200, seed=seed))
-        assert set(kinds(found)) == {0}
-    assert len(known.recent) == RECENT
-    known.counts[5] = 0.5
-    known.centres[5] = 9.0
+        found, state = assign_clusters(state, gaussian(200, seed=seed))
+        assert set(clusters(found)) == {0}
+    assert len(state.recent) == RECENT
+    state.counts[5] = 0.5
+    state.centres[5] = 9.0
     for seed in range(30):
-        found, known = assign(known, gaussian(200, seed=seed))
-    assert known.counts[5] == 0
+        found, state = assign_clusters(state, gaussian(200, seed=seed))
+    assert state.counts[5] == 0
 
 
-def test_memory_moves_with_the_kinds() -> None:
-    found, known = assign(KnownKinds.none(), torch.cat([gaussian(100), gaussian(100, 5.0, seed=1)]))
-    assert set(kinds(found)) == {0, 1}
-    assert found.moves[:2].sum() == 0  # split: both start without memory
-    known.centres[1], known.recent = known.centres[0] + 0.01, known.recent[:0]
-    merged, known = assign(known, gaussian(20, seed=2))
-    united = int(known.counts[1] > 0)
-    assert merged.moves[united, :2].tolist() == [1, 1]
-    assert merged.moves[1 - united].sum() == 0
+def test_memory_moves_with_the_clusters() -> None:
+    found, state = assign_clusters(MixtureState.initial(), torch.cat([gaussian(100), gaussian(100, 5.0, seed=1)]))
+    assert set(clusters(found)) == {0, 1}
+    assert found.origins[:2].sum() == 0  # split: both start without memory
+    state.centres[1], state.recent = state.centres[0] + 0.01, state.recent[:0]
+    merged, state = assign_clusters(state, gaussian(20, seed=2))
+    united = int(state.counts[1] > 0)
+    assert merged.origins[united, :2].tolist() == [1, 1]
+    assert merged.origins[1 - united].sum() == 0
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 999), n=st.integers(1, 150), second=st.integers(0, 80), distance=st.floats(0, 30))
-def test_permuting_a_batch_permutes_its_kinds(seed: int, n: int, second: int, distance: float) -> None:
+def test_permuting_a_batch_permutes_its_clusters(seed: int, n: int, second: int, distance: float) -> None:
     batch = torch.cat([gaussian(n, seed=seed), gaussian(second, distance, seed=seed + 1)])
     order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(seed))
-    found, other = assign(KnownKinds.none(), batch)[0], assign(KnownKinds.none(), batch[order])[0]
-    weights, others = (each.members @ each.mixing for each in (found, other))
+    found, other = (assign_clusters(MixtureState.initial(), each)[0] for each in (batch, batch[order]))
+    weights, others = (each.probabilities @ each.mixing for each in (found, other))
     same, also = weights @ weights.T, others @ others.T  # whether two images share statistics, whatever the numbers
     torch.testing.assert_close(also, same[order][:, order], rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(found.members.sum(dim=1), torch.ones(len(batch), dtype=torch.float64))
-    torch.testing.assert_close(found.mixing.sum(dim=1), torch.ones(24, dtype=torch.float64))
+    torch.testing.assert_close(found.probabilities.sum(dim=1), torch.ones(len(batch), dtype=torch.float64))
+    torch.testing.assert_close(found.mixing.sum(dim=1), torch.ones(MAX_CLUSTERS, dtype=torch.float64))
 
 
 def test_duplicates_constant_images_and_noise_do_not_split() -> None:
@@ -197,23 +205,23 @@ def test_duplicates_constant_images_and_noise_do_not_split() -> None:
     flat = spectra(torch.full((100, 3, 32, 32), 0.5))
     noise = spectra(torch.rand(100, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
     for batch in (copies, flat, noise, flat[:1], noise[:2]):
-        known = KnownKinds.none()
+        state = MixtureState.initial()
         for _ in range(3):
-            found, known = assign(known, batch)
-            assert len(set(kinds(found))) == 1
-            values = (found.members, found.mixing, known.centres, known.covariances)
+            found, state = assign_clusters(state, batch)
+            assert len(set(clusters(found))) == 1
+            values = (found.probabilities, found.mixing, state.centres, state.covariances)
             assert all(each.isfinite().all() for each in values)
 
 
-def test_grey_images_among_coloured_ones_are_no_kind() -> None:
+def test_grey_images_among_coloured_ones_are_no_cluster() -> None:
     images = torch.rand(100, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     images[7] = images[7].mean(dim=0)
-    found = assign(KnownKinds.none(), spectra(images))[0]
-    assert set(kinds(found)) == {0}
-    assert set(kinds(assign(KnownKinds.none(), spectra(images.mean(dim=1, keepdim=True)))[0])) == {0}
+    found = assign_clusters(MixtureState.initial(), spectra(images))[0]
+    assert set(clusters(found)) == {0}
+    assert set(clusters(assign_clusters(MixtureState.initial(), spectra(images.mean(dim=1, keepdim=True)))[0])) == {0}
     images[50:] = nn.functional.avg_pool2d(images[50:], 5, stride=1, padding=2)
     images[90] = images[90].mean(dim=0)
-    found = kinds(assign(KnownKinds.none(), spectra(images))[0])
+    found = clusters(assign_clusters(MixtureState.initial(), spectra(images))[0])
     assert found == [found[0]] * 50 + [found[50]] * 50
     assert found[0] != found[50]
 
@@ -226,25 +234,25 @@ def test_real_corruptions_are_told_apart_and_a_pure_batch_is_not() -> None:
         return spectra(torch.from_numpy(np.ascontiguousarray(array)).permute(0, 3, 1, 2).float() / 255)
 
     mixed = torch.cat([described(noisy[:100]), described(blurred[100:])])
-    found = assign(KnownKinds.none(), mixed)[0]
-    weights = found.members @ found.mixing
+    found = assign_clusters(MixtureState.initial(), mixed)[0]
+    weights = found.probabilities @ found.mixing
     together = weights @ weights.T
     assert together[:100, 100:].max() < 0.05
     assert together[:100, :100].median() > 0.9
     for pure in (noisy, blurred):
-        weights = (found := assign(KnownKinds.none(), described(pure))[0]).members @ found.mixing
+        weights = (found := assign_clusters(MixtureState.initial(), described(pure))[0]).probabilities @ found.mixing
         assert (weights @ weights.T).mean() > 0.9
 
 
-def test_a_rare_kind_beside_one_that_is_not_trusted_is_not_trusted_either() -> None:
-    fit = _Fit(KnownKinds.none(), gaussian(1000))
-    fit.counts[:3] = torch.tensor([1000.0, 30.0, 20.0], dtype=torch.float64)
-    fit.covariances[:3] = fit.covariance
-    fit.centres[1], fit.centres[2] = fit.centres[0].clone(), fit.centres[0].clone()
-    fit.centres[1:3, 0] += 6.0  # D^2 of about 33, too near for a rare kind
-    fit.centres[2, 1] += 6.0
-    mixing, trust = fit._mixing(fit.counts)
+def test_a_rare_cluster_beside_one_that_is_not_trusted_is_not_trusted_either() -> None:
+    mixture = mixture_of(gaussian(1000))
+    mixture.counts[:3] = torch.tensor([1000.0, 30.0, 20.0], dtype=torch.float64)
+    mixture.covariances[:3] = mixture.covariance
+    mixture.centres[1], mixture.centres[2] = mixture.centres[0].clone(), mixture.centres[0].clone()
+    mixture.centres[1:3, 0] += 6.0  # D^2 of about 33, too near for a rare cluster
+    mixture.centres[2, 1] += 6.0
+    mixing, trust = mix_clusters(mixture, mixture.counts, median=31.0, distinct=1000)
     assert trust[1] == trust[2] == 0
     assert mixing[2, 0] > 0.99
-    fit.counts[:3] = torch.tensor([400.0, 300.0, 200.0], dtype=torch.float64)  # three parts of a mixture
-    assert fit._mixing(fit.counts)[1][1:3].tolist() == [1, 1]
+    mixture.counts[:3] = torch.tensor([400.0, 300.0, 200.0], dtype=torch.float64)  # three parts of a mixture
+    assert mix_clusters(mixture, mixture.counts, median=31.0, distinct=1000)[1][1:3].tolist() == [1, 1]

@@ -46,6 +46,11 @@ def test_the_papers_comparison_of_paradigms() -> None:
     assert both["source"] == ("no", "no")
 
 
+def test_tuned_values_as_text() -> None:
+    assert describe.tuned_of("memo") == {}
+    assert describe.tuned_of("bn") == {"prior": "4"}
+
+
 def test_defaults_by_size() -> None:
     assert describe.defaults_of("eata")["fisher_weight"] == "1 (CIFAR-size), 2000 (ImageNet-size)"
     assert describe.defaults_of("eata")["lr"] == "0.001 (CIFAR-size), 0.00025 (ImageNet-size)"

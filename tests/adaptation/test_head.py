@@ -150,6 +150,10 @@ def test_no_hook_stays_behind_when_the_network_fails() -> None:
     assert not model[8]._forward_pre_hooks  # type: ignore[index]
 
 
+def test_the_head_of_a_resnet() -> None:
+    assert head_of(midway.models.create("resnet20"))[0] == "fc"
+
+
 def test_features_must_be_one_vector_an_image() -> None:
     wordy = nn.Sequential(nn.Flatten(2), nn.Linear(9, 4), nn.Flatten())
     with pytest.raises(ValueError, match=r"'1' receives a tensor of shape \(2, 3, 9\) for 2 images"):

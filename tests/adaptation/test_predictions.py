@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import midway
 from midway.adaptation.nonfinite import NonFiniteError
 from midway.adaptation.wrappers import Wrapper
-from midway.methods import AdaptiveClassifier, names
+from midway.methods import About, AdaptiveClassifier, Method, names
 from midway.testing import batches, tiny_network
 
 CHEAP: dict[str, dict[str, Any]] = {
@@ -292,6 +292,18 @@ def test_probabilities_are_warned_of_once(wrap: str | None) -> None:
 @pytest.mark.parametrize("end", [nn.LogSoftmax(dim=1), nn.Identity(), nn.Sigmoid()])
 def test_logits_are_not_taken_for_probabilities(end: nn.Module) -> None:
     adapted("bn", nn.Sequential(*tiny_network().children(), end))(batches(1)[0])
+
+
+@pytest.mark.parametrize("logits", [None, (torch.zeros(6, 4),), torch.zeros(6), torch.zeros(5, 4)], ids=repr)
+def test_a_step_that_returns_no_logits(logits: object) -> None:
+    class Odd(Method):
+        about = About("odd", "Odd", "-", "none", "nothing", "-", "1 F")
+
+        def step(self, images: Tensor) -> Tensor:
+            return logits  # type: ignore[return-value]
+
+    with pytest.raises(TypeError, match=r"Odd.step must return logits \(6, classes\) for 6 images, it returned"):
+        Odd(tiny_network())(batches(1, size=6)[0])
 
 
 def test_the_source_that_predicts_for_a_method_learns_nothing() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import midway
-from midway.adaptation.adapt import PRESETS, preset
+from midway.adaptation.adapt import PRESETS, preset, with_preset
 from midway.bench import load_plan
 from midway.bench.entries import Entry, SettingError, parse_entries
 from midway.testing import batches, tiny_network
@@ -98,6 +98,10 @@ def test_a_row_of_a_plan_is_named_by_what_is_written_and_stores_what_it_stands_f
     assert parse_entries('tent(preset="tuned", label="tent")')[0].complete_settings(0) == entry.complete_settings(0)
     with pytest.raises(SettingError, match="memo: there are no tuned hyper-parameters"):
         Entry.make("memo", {"preset": "tuned"})
+
+
+def test_explicit_settings_override_a_preset() -> None:
+    assert with_preset("tent", {"preset": "tuned", "lr": 1e-4})["lr"] == 1e-4
 
 
 def test_a_plan_that_wants_an_unknown_preset_points_at_the_line(tmp_path: Path) -> None:

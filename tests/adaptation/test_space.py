@@ -90,6 +90,16 @@ def test_spaces_without_anything_to_choose_are_refused(make: Any) -> None:
         make()
 
 
+def test_spaces_as_text_and_their_values() -> None:
+    assert str(LogUniform(1e-4, 1e-2)) == "0.0001 to 0.01, logarithmic"
+    assert str(Uniform(0.5, 0.99)) == "0.5 to 0.99"
+    assert str(Integers(1, 20, log=True)) == "1 to 20, integer, logarithmic"
+    assert (4 in Integers(1, 4), 2.5 in Integers(1, 4)) == (True, False)
+    assert "knn" in Choice("knn", "rbf")
+    assert str(Choice(1, 5, None)) == "1, 5 or None"
+    assert search_over(lr=LogUniform(1e-4, 1e-2))["lr"] == LogUniform(low=0.0001, high=0.01)
+
+
 def test_a_declaration_cannot_be_changed() -> None:
     declared = search_over(lr=LogUniform(1e-4, 1e-2))
     with pytest.raises(TypeError):

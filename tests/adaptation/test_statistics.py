@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.batch_norm.alpha import AlphaBatchNorm, alpha_statistics
-from midway.adaptation.batch_norm.by_name import BY_NAME
+from midway.adaptation.batch_norm.alpha import AlphaBatchNorm
+from midway.adaptation.batch_norm.by_name import BY_NAME, with_statistics
 from midway.adaptation.batch_norm.replaced_statistics import statistics_of
-from midway.adaptation.batch_norm.unmix import UnmixBatchNorm, unmix_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.batch_norm.unmix import UnmixBatchNorm
 from midway.bench.code import modules_of_method
 from midway.testing import batches, tiny_network
 
@@ -46,11 +47,11 @@ def test_alpha_is_the_mixture_in_fixed_shares(share: float) -> None:
     mean = (1 - share) * layer.running_mean.double() + share * values.mean(1)
     var = (1 - share) * layer.running_var.double() + share * values.var(1)  # unbiased
     expected = torch.stack([normalised(each, mean, var, layer) for each in x])
-    torch.testing.assert_close(alpha_statistics(layer, share)(x).double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(with_statistics(layer, "alpha", share=share)(x).double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_alpha_passes_no_gradient_through_the_statistics() -> None:
-    layer, x = alpha_statistics(batch_norm()), images().requires_grad_()
+    layer, x = with_statistics(batch_norm(), "alpha"), images().requires_grad_()
     (slope,) = torch.autograd.grad(layer(x).sum(), [x])
     with torch.no_grad():
         var = 0.9 * layer.source_var + 0.1 * x.transpose(0, 1).flatten(1).var(1)
@@ -84,7 +85,7 @@ def unmixed(
 @pytest.mark.parametrize("components", [1, 2, 16])
 def test_unmix_is_its_definition_batch_after_batch(components: int) -> None:
     source = batch_norm()
-    layer = unmix_statistics(source, components)
+    layer = with_statistics(source, "unmix", components=components)
     means, variances = layer.component_mean.double(), layer.component_var.double()
     for seed in range(3):
         x = images(seed=seed)
@@ -96,7 +97,7 @@ def test_unmix_is_its_definition_batch_after_batch(components: int) -> None:
 
 def test_unmix_moves_faster_on_images_of_imagenets_size_as_published() -> None:
     source, x = batch_norm(), torch.rand(2, 3, 128, 130, generator=torch.Generator().manual_seed(0))
-    layer = unmix_statistics(source, 2)
+    layer = with_statistics(source, "unmix", components=2)
     _, means, variances = unmixed(x, layer.component_mean.double(), layer.component_var.double(), source, full_batch=16)
     layer(x)
     torch.testing.assert_close(layer.component_mean.double(), means, rtol=1e-5, atol=1e-5)
@@ -105,19 +106,20 @@ def test_unmix_moves_faster_on_images_of_imagenets_size_as_published() -> None:
 
 def test_unmix_starts_with_the_moments_of_the_source() -> None:
     source = batch_norm()
-    one = unmix_statistics(source, 1)
+    one = with_statistics(source, "unmix", components=1)
     torch.testing.assert_close(one.component_mean[0], source.running_mean)
     torch.testing.assert_close(one.component_var[0], source.running_var)
-    layer = unmix_statistics(source, 4000)
+    layer = with_statistics(source, "unmix", components=4000)
     torch.testing.assert_close(layer.component_mean.mean(0), source.running_mean, rtol=0, atol=0.05)
     total = layer.component_var.mean(0) + layer.component_mean.var(0, correction=0)
     torch.testing.assert_close(total, source.running_var, rtol=0.05, atol=0)
-    assert torch.equal(unmix_statistics(source).component_mean, unmix_statistics(source).component_mean)
-    assert not torch.equal(unmix_statistics(source, seed=1).component_mean, unmix_statistics(source).component_mean)
+    layers = [with_statistics(source, "unmix", seed=seed) for seed in (0, 0, 1)]
+    assert torch.equal(layers[0].component_mean, layers[1].component_mean)
+    assert not torch.equal(layers[2].component_mean, layers[0].component_mean)
 
 
 def test_unmix_gradients_are_exact() -> None:
-    layer = unmix_statistics(batch_norm(), 4).double()
+    layer = with_statistics(batch_norm(), "unmix", components=4).double()
     layer.shared[0].managed = True  # gradcheck calls it often; the components must stay
     x = images(3).double().requires_grad_()
     pi = _matches(layer, x.detach())
@@ -158,7 +160,7 @@ def test_unmix_moves_once_per_batch_and_a_reset_brings_the_same_components_back(
     adapted.reset()
     assert torch.equal(layer.component_mean, start)
     assert torch.equal(adapted(batch), first)
-    alone = unmix_statistics(tiny_network())
+    alone = with_statistics(tiny_network(), "unmix")
     before = copy.deepcopy(alone.state_dict())
     alone(batch)
     assert any(not torch.equal(value, before[name]) for name, value in alone.state_dict().items())
@@ -168,7 +170,7 @@ def test_unmix_moves_once_per_batch_and_a_reset_brings_the_same_components_back(
 def test_unmix_has_the_momentum_of_the_layer(momentum: float | None) -> None:
     source, x = batch_norm(), images()
     source.momentum = momentum
-    layer = unmix_statistics(source, 2)
+    layer = with_statistics(source, "unmix", components=2)
     start = layer.component_mean.double()
     _, published, _ = unmixed(x, start, layer.component_var.double(), source)
     layer(x)
@@ -177,8 +179,8 @@ def test_unmix_has_the_momentum_of_the_layer(momentum: float | None) -> None:
 
 
 def learnt(method: nn.Module) -> dict[str, torch.Tensor]:
-    """What replaced statistics have learnt: components, or kinds and their statistics."""
-    names = ("component_", "kind_", "centres", "counts")
+    """What replaced statistics have learnt: components, or clusters and their statistics."""
+    names = ("component_", "cluster_", "centres", "counts")
     return {key: value.clone() for key, value in method.state_dict().items() if any(name in key for name in names)}
 
 
@@ -269,23 +271,23 @@ def test_the_observers_of_all_networks_of_a_method_are_told_of_its_batches() -> 
 
 def test_layers_without_positions_or_running_statistics() -> None:
     model = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.BatchNorm1d(3)).eval()
-    unmix, alpha = unmix_statistics(model), alpha_statistics(model)
+    unmix, alpha = with_statistics(model, "unmix"), with_statistics(model, "alpha")
     values = torch.rand(4, 3)
     torch.testing.assert_close(unmix[3](values), model[3](values))
     assert isinstance(alpha[3], AlphaBatchNorm)
     assert alpha(torch.rand(1, 3, 4, 4)).isfinite().all()
-    for make in (unmix_statistics, alpha_statistics):
+    for name in ("unmix", "alpha"):
         with pytest.raises(ValueError, match="no BatchNorm layer with running statistics"):
-            make(nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)))
+            with_statistics(nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)), name)
 
 
 def test_wrong_values_are_refused() -> None:
     with pytest.raises(ValueError, match="share must be from 0"):
-        alpha_statistics(tiny_network(), math.nan)
+        with_statistics(tiny_network(), "alpha", share=math.nan)
     with pytest.raises(ValueError, match="components must be at least 1, got 0"):
-        unmix_statistics(tiny_network(), 0)
+        with_statistics(tiny_network(), "unmix", components=0)
     with pytest.raises(ValueError, match="already has unmix statistics"):
-        alpha_statistics(unmix_statistics(tiny_network()))
+        with_statistics(with_statistics(tiny_network(), "unmix"), "alpha")
     with pytest.raises(ValueError, match=r"statistics must be 'clustered', .* got 'beta'"):
         midway.adapt(tiny_network(), "bn", statistics="beta")
     with pytest.raises(ValueError, match="which alpha statistics do themselves: leave prior at 0"):
@@ -294,7 +296,7 @@ def test_wrong_values_are_refused() -> None:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_names_describe_the_statistics_and_their_code(name: str) -> None:
-    assert statistics_of(BY_NAME[name](tiny_network())) == name
+    assert statistics_of(with_statistics(tiny_network(), name)) == name
     assert f"statistics='{name}'" in repr(midway.adapt(tiny_network(), "bn", statistics=name))
     modules = modules_of_method("bn", {"statistics": name})
     assert ("midway.adaptation.batch_norm.unmix" in modules) == name.startswith("unmix")
@@ -310,9 +312,15 @@ def test_the_contract_holds_with_them(name: str, statistics: str, check: Callabl
     check(lambda model: midway.adapt(model, name, statistics=statistics))
 
 
+def test_statistics_of_the_batch_in_evaluation_mode() -> None:
+    layer = nn.BatchNorm1d(1).eval()
+    assert use_batch_statistics(layer) == [layer]
+    assert layer(torch.tensor([[3.0], [5.0]])).round().flatten().tolist() == [-1, 1]
+
+
 @pytest.mark.parametrize("statistics", ["alpha", "unmix"])
 def test_half_precision_layers_and_autocast(statistics: str) -> None:
-    layer, x = BY_NAME[statistics](batch_norm()), images()
+    layer, x = with_statistics(batch_norm(), statistics), images()
     expected = copy.deepcopy(layer)(x)
     with torch.autocast("cpu", torch.bfloat16):
         assert (copy.deepcopy(layer)(x.bfloat16()) - expected).abs().max() < 0.1

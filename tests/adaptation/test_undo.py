@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.capture import begin_undo, end_undo, restore
+from midway.adaptation.capture import begin_undo, capture, end_undo, restore
 from midway.adaptation.nonfinite import NonFiniteError
 from midway.methods import AdaptiveClassifier
 from midway.sampling import ReplayBuffer
@@ -128,6 +128,20 @@ def test_only_what_is_overwritten_is_copied() -> None:
     assert changes.images is buffer._images
     buffer.put(torch.tensor([7, 7, 3]), images[:3])
     assert [rows.tolist() for rows, _ in changes.overwritten] == [[3, 7]]
+
+
+def test_a_captured_tensor_does_not_change() -> None:
+    counts = torch.ones(2)
+    before = capture({"counts": counts, "seen": 3})
+    counts.zero_()
+    assert before["counts"].tolist() == [1, 1]
+
+
+def test_generators_are_restored() -> None:
+    generators = {"noise": torch.Generator().manual_seed(0)}
+    before = capture(generators)
+    first = torch.rand(1, generator=generators["noise"])
+    assert torch.equal(first, torch.rand(1, generator=restore(generators, before)["noise"]))
 
 
 def test_records_may_be_nested() -> None:

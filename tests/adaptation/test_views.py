@@ -189,6 +189,16 @@ def test_views_stay_in_the_unit_interval_and_depend_on_seed_and_place_alone(seed
         torch.testing.assert_close(alone[0], together[i], atol=1e-6, rtol=0)
 
 
+def test_views_do_not_depend_on_the_batch() -> None:
+    both, generator = v.draw(2, 8, torch.Generator().manual_seed(0)), torch.Generator().manual_seed(0)
+    assert torch.equal(torch.cat([v.draw(1, 8, generator), v.draw(1, 8, generator)]), both)
+    images = torch.rand(2, 3, 8, 8)
+    assert v.crops(images, both).shape == (2, 8, 3, 8, 8)
+    views = v.augmix_views(images, both)
+    assert views.shape == (2, 8, 3, 8, 8)
+    assert 0 <= views.min() <= views.max() <= 1
+
+
 def test_views_differ_from_each_other_and_between_seeds() -> None:
     image = photo()[None]
     first = v.augmix_views(image, v.draw(1, 8, torch.Generator().manual_seed(0)))[0]

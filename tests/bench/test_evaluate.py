@@ -14,7 +14,7 @@ import midway
 from midway.bench import Result
 from midway.data import ImageSet
 from midway.methods import About, Method
-from midway.testing import tiny_network
+from midway.testing import batches, tiny_network
 
 
 class Brightness(nn.Module):
@@ -112,6 +112,15 @@ def test_any_pairs_of_images_and_labels_will_do() -> None:
 def test_labels_that_the_network_does_not_know_are_named() -> None:
     with pytest.raises(ValueError, match="has label 9, but the network has 4 classes, 0 to 3"):
         midway.evaluate(tiny_network(), [(torch.rand(2, 3, 8, 8), torch.tensor([1, 9]))])
+
+
+def test_labels_are_integers_in_tensors_of_any_type() -> None:
+    network, images = tiny_network(), batches(1, size=6)[0]
+    labels = torch.zeros(6, dtype=torch.long)
+    assert midway.evaluate(network, TensorDataset(images, labels)).images == 6
+    with pytest.raises(ValueError, match="labels must be integers"):
+        midway.evaluate(network, [(images, torch.full((6,), 0.7))])
+    assert midway.evaluate(network, [(images, torch.zeros(6))]).images == 6
 
 
 def test_what_is_not_a_stream_or_has_too_few_labels_is_refused() -> None:

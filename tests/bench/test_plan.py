@@ -352,5 +352,10 @@ def test_layers_are_those_of_the_network_to_come() -> None:
     assert [entry.settings for entry in entries] == [{"head": "fc"}, {"exclude": ("layer3",)}]
 
 
+def test_a_setting_given_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="tent: lr is given twice"):
+        parse_entries("tent(lr=1e-3, lr=5.0)")
+
+
 def test_every_key_of_the_grid_can_be_written() -> None:
     assert {each.name for each in fields(Grid)} == READERS.keys() - {"method", "import"}

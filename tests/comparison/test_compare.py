@@ -229,6 +229,26 @@ def test_tables_are_at_most_80_columns_wide() -> None:
         assert max(map(len, str(shown).splitlines())) <= 80
 
 
+def test_labels_that_are_no_indices_are_refused() -> None:
+    images, one_hot = torch.rand(4, 3, 8, 8), torch.eye(4)
+    with pytest.raises(ValueError, match=r"labels have shape \(4, 4\): give one class index for each image"):
+        midway.compare(tiny_network(), (images, one_hot), "bn", progress=False)
+
+
+def test_long_labels_keep_both_ends() -> None:
+    long = 'mita(statistics="clustered",adapt_data={})'
+    shown = str(
+        midway.compare(
+            midway.models.create("resnet20"),
+            torch.rand(4, 3, 8, 8),
+            [long.format(True), long.format(False)],
+            progress=False,
+        )
+    )
+    assert sum("=True" in line for line in shown.splitlines()) == 1
+    assert sum("=False" in line for line in shown.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("model", "data", "methods", "message"),
     [

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from midway import data
+from midway import compare, data
 from midway.data.lazy_images import as_rgb, fit
+from midway.testing import tiny_network
 
 WriteImage = Callable[..., Path]
 
@@ -208,6 +209,35 @@ def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path) -> None:
     Image.new("1", (20_000, 20_000)).save(tmp_path / "large.png")
     with pytest.raises(ValueError, match=r"large\.png is damaged or truncated .*exceeds limit"):
         data.LazyImages([tmp_path / "large.png"])[:1]
+
+
+def test_classes_as_text(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "0.png")
+    by_index = data.load("folder", tmp_path, classes="2,0")
+    assert by_index.labels.tolist() == [2, 0]
+    assert data.load("folder", tmp_path, classes="dog, cat, hen").labels.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="give classes=, the names of all 4 classes in the order of logits"):
+        compare(tiny_network(), tmp_path, "bn", classes="cat,dog", progress=False)
+
+
+def test_images_beside_class_folders_are_not_dropped_silently(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    for path in (tmp_path / "cat" / "0.png", tmp_path / "1.png"):
+        Image.new("RGB", (8, 8)).save(path)
+    with pytest.raises(ValueError, match=r"has 1 images beside its class folders, such as 1.png: move them"):
+        data.load("folder", tmp_path)
+
+
+@pytest.mark.parametrize("odd", [0, 7, 19])
+def test_one_image_of_another_size_does_not_change_the_others(tmp_path: Path, odd: int) -> None:
+    for index in range(20):
+        Image.new("RGB", (33, 33) if index == odd else (32, 32)).save(tmp_path / f"{index:02}.png")
+    assert data.load("folder", tmp_path).images.shape == (20, 32, 32, 3)
+    for index in range(4):
+        Image.new("RGB", (40, 20)).save(tmp_path / f"{index:02}.png")
+    assert data.load("folder", tmp_path).images.shape == (20, 224, 224, 3)
 
 
 def test_an_image_of_somebody_else_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

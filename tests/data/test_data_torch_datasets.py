@@ -86,6 +86,14 @@ def test_iterable_datasets_are_collected() -> None:
     assert data.images[:][:, 0, 0, 0].tolist() == data.labels.tolist() == [0, 1, 2]
 
 
+def test_labels_are_integers() -> None:
+    image = np.zeros((8, 8, 3), np.uint8)
+    for label in ("cat", 1.5):
+        with pytest.raises(ValueError, match=f"labels must be integers, 0 for the first class, got {label!r}"):
+            from_dataset([(image, label)])
+    assert from_dataset([(image, np.int64(1)), (image, torch.tensor(0))]).labels.tolist() == [1, 0]
+
+
 def test_wrong_items_are_explained() -> None:
     with pytest.raises(ValueError, match="is empty"):
         from_dataset([])

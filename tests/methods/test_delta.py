@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.batch_norm.renormalization import moving, use_renormalization
+from midway.adaptation.batch_norm.renormalization import use_renormalized_statistics
+from midway.adaptation.batch_norm.replacement import updating_statistics
 from midway.methods.delta import DELTA, Objective
 from midway.testing import batches, tiny_network
 
@@ -96,8 +97,8 @@ def test_agrees_with_a_naive_implementation_over_batches(objective: Objective, s
 def test_renormalisation_by_hand() -> None:
     """Batches (0, 2) and (3, 7): means 1, 5 and deviations 1, 2. The second is seen through (1, 1): (3 - 1) / 1, ..."""
     layer = nn.BatchNorm1d(1, eps=0.0)
-    use_renormalization(nn.Sequential(layer), 0.75)
-    with moving([layer]):  # type: ignore[list-item]
+    use_renormalized_statistics(nn.Sequential(layer), 0.75)
+    with updating_statistics(layer):
         assert layer(torch.tensor([[0.0], [2.0]])).flatten().tolist() == pytest.approx([-1, 1])
         assert layer(torch.tensor([[3.0], [7.0]])).flatten().tolist() == pytest.approx([2, 6])
     assert (layer.mean.item(), layer.deviation.item()) == pytest.approx((2.0, 1.25))  # three quarters of the past
@@ -109,8 +110,8 @@ def test_the_gradient_sees_the_statistics_of_the_batch() -> None:
     """Shifting or scaling a batch changes (x - M) / S but its gradient is that of BatchNorm, times r."""
     torch.manual_seed(0)
     layer, plain = nn.BatchNorm1d(2, eps=1e-12), nn.BatchNorm1d(2, eps=1e-12).train()
-    use_renormalization(nn.Sequential(layer), 0.9)
-    with moving([layer]):  # type: ignore[list-item]
+    use_renormalized_statistics(nn.Sequential(layer), 0.9)
+    with updating_statistics(layer):
         layer(torch.randn(6, 2) * 3 + 1)
     x = torch.randn(6, 2, requires_grad=True)
     weights = torch.randn(6, 2)

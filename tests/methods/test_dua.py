@@ -155,6 +155,12 @@ def test_networks_without_batch_norm_earn_a_warning() -> None:
     assert torch.equal(method(images), midway.Source(tiny_network("group"))(images))
 
 
+def test_running_statistics_move_by_half() -> None:
+    layer = nn.BatchNorm1d(1)
+    update_running_statistics(layer, [Moments(torch.tensor([[4.0], [8.0]]), torch.ones(2, 1), 100)], [0.5, 0.5])
+    assert layer.running_mean == 5  # 0 -> 2 -> 5
+
+
 def test_what_it_cannot_do_it_says() -> None:
     with pytest.raises(ValueError, match=r"momentum \* decay \+ floor at most 1"):
         DUA(tiny_network(), momentum=2.0)

@@ -103,6 +103,13 @@ def test_an_image_is_not_its_own_neighbour_even_among_copies() -> None:
     assert torch.equal(graph, 1 - torch.eye(4))
 
 
+def test_two_neighbours_agree() -> None:
+    near = affinities(torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]), "knn", 1)
+    assert near.tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0]]
+    log_z, iterations = smooth(torch.tensor([[0.6, 0.4], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    assert (log_z.argmax(dim=1).tolist(), iterations) == ([0, 0], 25)
+
+
 def test_what_it_cannot_do_it_says() -> None:
     with pytest.raises(ValueError, match="affinity must be 'knn', 'rbf' or 'linear', got 'cosine'"):
         LAME(tiny_network(), affinity="cosine")  # type: ignore[arg-type]

@@ -312,6 +312,10 @@ def test_networks_that_need_two_images_are_asked_for_their_classes_by_two(name: 
     assert midway.adapt(vectors, name, **settings)(batches(1)[0]).shape == (12, 4)
 
 
+def test_the_entropy_of_an_average_of_two_classes() -> None:
+    assert marginal_entropy(torch.tensor([[200.0, 0.0], [0.0, 200.0]])).exp() == 2
+
+
 def test_what_it_cannot_do_it_says() -> None:
     with pytest.raises(ValueError, match="lr must be 0 or more, or None"):
         midway.MEMO(tiny_network(), lr=-1)

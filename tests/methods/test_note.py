@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import midway
-from midway.adaptation.batch_norm.instance_aware import adapting, instance_aware, shrink, use_instance_aware_statistics
+from midway.adaptation.batch_norm.instance_aware import shrink, use_instance_aware_statistics
+from midway.adaptation.batch_norm.replacement import updating_statistics
 from midway.adaptation.reservoir_memory import ReservoirMemory
 from midway.methods.note import NOTE, mean_entropy
 from midway.sampling import Randomness
@@ -175,34 +176,26 @@ def test_shrinking_by_hand() -> None:
 def test_statistics_by_hand() -> None:
     """Source (0, 1), eps 0, k 1, positions 2, 2, 4, 4: mean 3 -> 3 - 1/2; variance 4/3 -> 1, within sqrt(2/3) of 1."""
     layer = nn.BatchNorm2d(1, eps=0.0).eval()
-    use_instance_aware_statistics(nn.Sequential(layer), k=1.0)
+    use_instance_aware_statistics(nn.Sequential(layer), k=1.0, momentum=0.5)
     x = torch.tensor([2.0, 2.0, 4.0, 4.0]).view(1, 1, 2, 2)
     torch.testing.assert_close(layer(x), x - 2.5)
     assert layer(x[..., :1, :1]).item() == 2  # one position has no variance: the source's statistics
     within = torch.tensor([0.9, -0.9, 0.9, -0.9]).view(1, 1, 2, 2)
     torch.testing.assert_close(layer(within), within)
-    with adapting([layer], 0.5):  # type: ignore[list-item]
+    with updating_statistics(layer):
         layer(torch.tensor([1.0, 3.0]).view(2, 1, 1, 1))
     assert layer.running_mean is not None
     assert layer.running_var is not None
     assert (layer.running_mean.item(), layer.running_var.item()) == (1.0, 1.5)  # half of mean 2, of unbiased variance 2
 
 
-def test_any_network_and_method_may_have_instance_aware_statistics() -> None:
-    network, images = tiny_network(), batches(1)[0]
-    aware = instance_aware(network, k=1e6)  # nothing deviates that much
-    torch.testing.assert_close(midway.Source(aware)(images), midway.Source(network)(images), rtol=1e-4, atol=1e-5)
-    far = midway.Source(instance_aware(network, k=0.0))(images)  # own statistics, as InstanceNorm
-    assert not torch.allclose(far, midway.Source(network)(images), atol=1e-2)
-    method = midway.Tent(instance_aware(network))  # the running statistics are those of the batch
-    assert method(images).isfinite().all()
-    assert type(network[1]) is nn.BatchNorm2d  # type: ignore[index]
-    with pytest.raises(ValueError, match="no plain BatchNorm layer"):
-        instance_aware(tiny_network("group"))
+def test_wide_bounds_give_the_statistics_of_the_source_and_bounds_of_zero_those_of_the_image() -> None:
+    images = batches(1)[0]
+    source = midway.Source(tiny_network())(images)
+    torch.testing.assert_close(NOTE(tiny_network(), k=1e6)(images), source, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(NOTE(tiny_network(), k=0.0)(images), source, atol=1e-2)  # as InstanceNorm
     with pytest.raises(ValueError, match="k must be 0 or more standard errors, got -1"):
-        instance_aware(network, k=-1)
-    with pytest.raises(TypeError, match="model is already adapted by Tent"):
-        instance_aware(method)
+        NOTE(tiny_network(), k=-1)
 
 
 def test_the_memory_balances_classes_of_a_stream_in_runs() -> None:

@@ -125,6 +125,10 @@ def test_keeping_all_never_loses_a_support() -> None:
     torch.testing.assert_close([method(images) for images in batches(3)][-1], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_the_lowest_entropies_of_each_class() -> None:
+    assert lowest_by_class(torch.tensor([0.3, 0.1, 0.2, 0.9]), torch.tensor([0, 0, 0, 1]), 2).tolist() == [1, 2, 3]
+
+
 def test_what_it_cannot_do_it_says() -> None:
     with pytest.raises(ValueError, match="supports must be at least 1, or -1 to keep all, got 0"):
         T3A(tiny_network(), supports=0)

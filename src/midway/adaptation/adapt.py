@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from midway._suggest import unknown
-from midway.adaptation.batch_norm.by_name import BY_NAME
+from midway.adaptation.batch_norm.by_name import BY_NAME, with_statistics
 from midway.adaptation.batch_norm.replaced_statistics import statistics_of
 from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.nonfinite import Fallback
@@ -68,7 +68,7 @@ def adapt(model: nn.Module, method: str | None = None, **settings: Any) -> Adapt
         raise ValueError(f"on_nonfinite must be 'raise' (the default) or 'source', got {on_nonfinite!r}.")
     given = model
     if statistics is not None and not isinstance(model, AdaptiveClassifier):  # the method refuses an adapted model
-        model = BY_NAME[statistics](model)
+        model = with_statistics(model, statistics)
     mirrored = settings.get(VIEWS) == "mirror"
     if mirrored or VIEWS not in hyperparameters(method):  # MEMO has a number of views
         views = settings.pop(VIEWS, None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.batch_norm.cluster_state import kinds_of
+from midway.adaptation.batch_norm.cluster_state import trackers_of
 from midway.adaptation.batch_norm.replaced_statistics import observers_of, statistics_of
 from midway.adaptation.batch_norm.statistics import uses_batch_statistics
 from midway.adaptation.capture import end_undo
@@ -143,16 +143,16 @@ class AdaptiveClassifier(Stateful, metaclass=_Sealed):
             for observer in observers_of(self):
                 batch.enter_context(observer.during(images))
             logits = self.step(images)
-        for kinds in kinds_of(self):
-            of_images = kinds.of_images()
-            self.record(kinds=of_images, num_kinds=len(set(of_images)), outliers=kinds.outliers())
+        for tracker in trackers_of(self):
+            labels = tracker.labels()
+            self.record(kinds=labels, num_kinds=len(set(labels)), outliers=tracker.num_outliers())
         return logits
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Restore a snapshot; during a batch, replaced statistics then begin the batch again."""
         super().restore(snapshot)
         for observer in observers_of(self):
-            observer.begin_again()
+            observer.restart_batch()
 
     def _predict_or_undo(self, images: Tensor) -> Tensor:
         """Adapt to checked images and return finite logits; if that fails, restore the state exactly."""

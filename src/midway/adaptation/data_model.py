@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from midway.adaptation.batch_norm.cluster_state import kinds_of
+from midway.adaptation.batch_norm.cluster_state import trackers_of
 from midway.adaptation.energy import ModelAda
 
 DataModel = Literal["single", "persistent", "fresh", "same"]
@@ -31,10 +31,10 @@ def check_data_model(data_model: str, predictor_share: float, predictor_steps: i
 def copy_trainable(model: nn.Module) -> nn.Module:
     """Copy the trainable weights and share the frozen ones: the second model costs only its scales and shifts.
 
-    The clusters of images are shared too: they depend on the images alone.
+    The tracker of clusters is shared too: clusters depend on the images alone.
     """
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
-    return copy.deepcopy(model, memo={id(each): each for each in [*frozen, *kinds_of(model)]})
+    return copy.deepcopy(model, memo={id(each): each for each in [*frozen, *trackers_of(model)]})
 
 
 @torch.no_grad()

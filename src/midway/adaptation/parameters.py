@@ -29,12 +29,6 @@ def norm_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, module
 
 
-def plain_batch_norms(model: nn.Module) -> list[_BatchNorm]:
-    """Return the BatchNorm layers that compute nothing but BatchNorm, whose statistics a method may replace."""
-    plain = (_BatchNorm.forward, nn.SyncBatchNorm.forward)
-    return [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and type(layer).forward in plain]
-
-
 def norm_affine(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the scales and shifts of the normalisation layers, by name.
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.parameters import plain_batch_norms
+from midway.adaptation.batch_norm.replacement import plain_batch_norms
 from midway.adaptation.registry import VIEWS
 from midway.bench.entries import Entry
 from midway.comparison.pairwise import Predicted, evidence, family, standard_error

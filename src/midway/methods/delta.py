@@ -11,7 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.batch_norm.renormalization import moving, use_renormalization
+from midway.adaptation.batch_norm.renormalization import use_renormalized_statistics
+from midway.adaptation.batch_norm.replacement import updating_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
@@ -105,7 +106,7 @@ class DELTA(Method):
                 raise ValueError(f"{name} must be at least 0 and below 1, got {value}.")
         self.objective, self.margin, self.threshold = objective, margin, threshold
         self.class_averaging, self.steps, self.predict = class_averaging, steps, predict
-        self.layers = use_renormalization(self.model, averaging)
+        self.layers = use_renormalized_statistics(self.model, averaging)
         trainable = freeze_all_but(self.model, norm_affine(self.model))
         self.optimizer = self.add_state("optimizer", LazyOptimizer(trainable))
         self.frequencies: Tensor | None = self.add_state("frequencies", None)
@@ -120,7 +121,7 @@ class DELTA(Method):
         """Minimise the weighted loss, update the frequencies of the classes, and return f(x)."""
         logits: Tensor
         for _ in range(self.steps):
-            with moving(self.layers):
+            with updating_statistics(self.model):
                 logits = self.model(images)
             self.resolve(images, logits)
             self._update(logits.to(torch.promote_types(logits.dtype, torch.float32)))

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.batch_norm.instance_aware import STANDARD_ERRORS, adapting, use_instance_aware_statistics
+from midway.adaptation.batch_norm.instance_aware import STANDARD_ERRORS, use_instance_aware_statistics
+from midway.adaptation.batch_norm.replacement import updating_statistics
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.parameters import freeze_all_but, norm_affine
@@ -104,8 +105,8 @@ class NOTE(Method):
             raise ValueError(f"sampling must be 'balanced' or 'recent', got {sampling!r}.")
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1, got {momentum}.")
-        self.momentum, self.period = momentum, memory
-        self.layers = use_instance_aware_statistics(self.model, k)
+        self.period = memory
+        self.layers = use_instance_aware_statistics(self.model, k, momentum)
         self.batch_statistics = batch_statistics
         if batch_statistics:
             use_batch_statistics(self.model)
@@ -141,7 +142,7 @@ class NOTE(Method):
     def _update(self) -> None:
         same_size = [image for image in self.memory.images if image.shape == self.memory.images[-1].shape]
         batch = torch.stack(same_size).contiguous(memory_format=self.memory_format)
-        with adapting(self.layers, self.momentum):
+        with updating_statistics(self.model):
             logits = self.model(batch)
         self.optimizer_step(self._loss(logits.to(torch.promote_types(logits.dtype, torch.float32))), self.optimizer)
         self.count("updates")

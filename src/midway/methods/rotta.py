@@ -13,7 +13,8 @@ from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.averaging import average_towards
 from midway.adaptation.balanced_memory import BalancedMemory
 from midway.adaptation.base import Method
-from midway.adaptation.batch_norm.robust import updating_statistics, use_robust_statistics
+from midway.adaptation.batch_norm.replacement import updating_statistics
+from midway.adaptation.batch_norm.robust import use_robust_statistics
 from midway.adaptation.losses import soft_cross_entropy
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register

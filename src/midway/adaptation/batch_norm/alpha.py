@@ -6,42 +6,41 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from midway.adaptation.batch_norm.replaced_statistics import ReplacedBatchNorm, plain_copy, replace_layers
+from midway.adaptation.batch_norm.replaced_statistics import ReplacedBatchNorm, replace_statistics
 
 SHARE = 0.1
 """The share of the batch that is published for single images."""
 
 
-def alpha_statistics(model: nn.Module, share: float = SHARE) -> nn.Module:
-    """Return a copy of a classifier with the statistics (1 - share) source + share batch, which any method can adapt.
+def use_alpha_statistics(model: nn.Module, share: float = SHARE) -> list[AlphaBatchNorm]:
+    """Give BatchNorm layers the statistics (1 - share) source + share batch, in place, and return these layers.
 
     Unlike a prior (``midway.BN(model, prior=16)``), the share does not depend on the batch size, so single images are
     not a special case. As in the published code, the variance of the batch is the unbiased estimate, and no gradient
     flows through the statistics. Layers without running statistics keep those of the batch.
 
     Args:
-        model: Any classifier; it is not changed.
+        model: Any classifier.
         share: The share of the batch, 0 to 1.
 
     Example:
         >>> import midway, torch
-        >>> from midway.adaptation.batch_norm.alpha import alpha_statistics
-        >>> midway.BN(alpha_statistics(midway.models.create("resnet20"), share=0.5))
+        >>> from midway.adaptation.batch_norm.by_name import with_statistics
+        >>> midway.BN(with_statistics(midway.models.create("resnet20"), "alpha", share=0.5))
         BN(CifarResNet, prior=0, statistics='alpha, share 0.5')
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share must be from 0 (the source) to 1 (the batch), got {share}.")
-    model = plain_copy(model)
-    layers = replace_layers(model, AlphaBatchNorm, without_source=False)
+    layers = replace_statistics(model, AlphaBatchNorm, without_source=False)
     if not layers:
         raise ValueError("the model has no BatchNorm layer with running statistics to mix: adapt it as it is.")
     for layer in layers:
         layer.share = share
-    return model
+    return layers
 
 
 class AlphaBatchNorm(ReplacedBatchNorm):
-    """A BatchNorm layer with a fixed mixture of source and batch statistics, created by ``alpha_statistics``."""
+    """A BatchNorm layer with a fixed mixture of source and batch statistics, created by ``use_alpha_statistics``."""
 
     share: float
     source_mean: Tensor

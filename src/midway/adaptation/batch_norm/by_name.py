@@ -1,23 +1,38 @@
-"""The values of the setting ``statistics``: functions from a network to a copy of it with other statistics."""
+"""The values of the setting ``statistics``: functions that replace the statistics of a network, in place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from torch import nn
 
-from midway.adaptation.batch_norm.alpha import alpha_statistics
-from midway.adaptation.batch_norm.clustered import clustered
-from midway.adaptation.batch_norm.unmix import MIXED_COMPONENTS, unmix_statistics
+from midway.adaptation.batch_norm.alpha import use_alpha_statistics
+from midway.adaptation.batch_norm.clustered import use_clustered_statistics
+from midway.adaptation.batch_norm.replaced_statistics import ReplacedBatchNorm, plain_copy
+from midway.adaptation.batch_norm.unmix import MIXED_COMPONENTS, use_unmix_statistics
 
-BY_NAME: dict[str, Callable[[nn.Module], nn.Module]] = {
-    "clustered": clustered,
-    "clustered-batch": partial(clustered, memory=False),
-    "alpha": alpha_statistics,
-    "unmix": unmix_statistics,
-    f"unmix-{MIXED_COMPONENTS}": partial(unmix_statistics, components=MIXED_COMPONENTS),
+BY_NAME: dict[str, Callable[..., Sequence[ReplacedBatchNorm]]] = {
+    "clustered": use_clustered_statistics,
+    "clustered-batch": partial(use_clustered_statistics, memory=False),
+    "alpha": use_alpha_statistics,
+    "unmix": use_unmix_statistics,
+    f"unmix-{MIXED_COMPONENTS}": partial(use_unmix_statistics, components=MIXED_COMPONENTS),
 }
+
+
+def with_statistics(model: nn.Module, name: str, **settings: Any) -> nn.Module:
+    """Return a copy of a classifier with other statistics, which any method can adapt.
+
+    Example:
+        >>> import midway
+        >>> midway.BN(with_statistics(midway.models.create("resnet20"), "unmix", components=32))
+        BN(CifarResNet, prior=0, statistics='unmix-32')
+    """
+    model = plain_copy(model)
+    BY_NAME[name](model, **settings)
+    return model
 
 
 def module_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The kinds of images that a network has seen, and the plan of a pass: which images share their statistics."""
+"""The clusters of images that a network has seen, and those of a pass: which images share their statistics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from midway.adaptation.batch_norm.cluster_mixture import LIMIT, RECENT, Assignment, KnownKinds, assign
-from midway.adaptation.batch_norm.replaced_statistics import Observer
+from midway.adaptation.batch_norm.cluster_mixture import RECENT, Assignment, assign_clusters
+from midway.adaptation.batch_norm.gaussian_mixture import MAX_CLUSTERS, MixtureState
+from midway.adaptation.batch_norm.replaced_statistics import BatchObserver, is_close
 from midway.adaptation.batch_norm.spectra import FEATURES, spectra
 
 ENOUGH = 64.0
@@ -19,25 +20,25 @@ _STATE = ("centres", "counts", "covariance", "covariances")
 
 
 @dataclass
-class Plan:
-    """How the layers compute the statistics of one pass, for the ``kinds`` that occur in it.
+class BatchClusters:
+    """The clusters of the images of one pass, by which the layers compute its statistics.
 
     Attributes:
-        members: The probability of each kind for each image, (images, kinds).
-        mixing: The share of each kind in the statistics of each kind.
-        kinds: The slots of the kinds.
-        remembered: The number of images in memory of each of these kinds, before this batch.
-        transfer: The weights with which the memories of all slots make up those before this batch, since kinds may have
-            been split or merged; None for a pass that is not remembered.
+        probabilities: The probability of each cluster for each image, (images, clusters).
+        mixing: The share of each cluster in the statistics of each cluster.
+        slots: The slots of the clusters.
+        remembered: The number of images in memory of each of these clusters, before this batch.
+        transfer: The weights with which the memories of all slots make up those before this batch, since clusters may
+            have been split or merged; None for a pass that is not remembered.
         spectra: The spectra of the images.
-        outliers: Which images are of a rare kind.
+        outliers: Which images are of a rare cluster.
         learn: Whether the layers remember the statistics of the images.
         layers: The memory of each layer before this batch.
     """
 
-    members: Tensor
+    probabilities: Tensor
     mixing: Tensor
-    kinds: Tensor
+    slots: Tensor
     remembered: Tensor
     transfer: Tensor | None
     spectra: Tensor
@@ -46,12 +47,13 @@ class Plan:
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
-class Kinds(Observer):
-    """The kinds of images that a network with clustered statistics has seen; all its layers share one instance.
+class ClusterTracker(BatchObserver):
+    """The clusters of images that a network with clustered statistics has seen; all its layers share one instance.
 
-    A new batch updates the kinds and the memory. Further passes over the batch (also mirrored or slightly changed) use
-    its kinds. Passes over other images, such as samples of the model, are divided into kinds on their own and are not
-    remembered. Between batches, the network of a method predicts with what it remembers, and remembers nothing new.
+    A new batch updates the clusters and the memory. Further passes over the batch (also mirrored or slightly changed)
+    use its clusters. Passes over other images, such as samples of the model, are divided into clusters on their own and
+    are not remembered. Between batches, the network of a method predicts with what it remembers, and remembers nothing
+    new.
     """
 
     centres: Tensor
@@ -66,86 +68,92 @@ class Kinds(Observer):
     def __init__(self, memory: bool) -> None:
         super().__init__()
         self.memory = memory
-        known = KnownKinds.none()
+        initial = MixtureState.initial()
         for name in _STATE:
-            self.register_buffer(name, getattr(known, name))
+            self.register_buffer(name, getattr(initial, name))
         self.register_buffer("recent", torch.zeros(RECENT if memory else 0, FEATURES, dtype=torch.float64))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
         self.register_buffer("unsplit", torch.zeros((), dtype=torch.long))
-        self.register_buffer("remembered", torch.zeros(LIMIT, dtype=torch.float64))
-        self.batch: Plan | None = None
-        self.present: Plan | None = None
+        self.register_buffer("remembered", torch.zeros(MAX_CLUSTERS, dtype=torch.float64))
+        self.batch: BatchClusters | None = None
+        self.current: BatchClusters | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit the current batch: a copy starts with the next one."""
-        return {**self.__dict__, "images": None, "batch": None, "present": None}
+        return {**self.__dict__, "images": None, "batch": None, "current": None}
 
-    def begin(self) -> None:
-        """Let the batch update the kinds; passes over it use its kinds."""
+    def begin_batch(self) -> None:
+        """Let the batch update the clusters; passes over it use its clusters."""
         assert self.images is not None
-        self.batch = self._observe(spectra(self.images))
+        self.batch = self._track(spectra(self.images))
 
-    def begin_again(self) -> None:
-        """Forget the current batch, or find its kinds again if it is not over: the state has changed."""
-        self.batch = self.present = None if self.images is None else self._observe(spectra(self.images))
+    def restart_batch(self) -> None:
+        """Forget the current batch, or divide it again if it is not over: the state has changed."""
+        self.batch = self.current = None if self.images is None else self._track(spectra(self.images))
 
-    def enter(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
-        """Choose the plan of a pass from its images (a forward pre-hook of the network)."""
+    def choose_clusters(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Choose the clusters of a pass by its images (a forward pre-hook of the network)."""
         images = inputs[0]
         batch = self.batch if self.images is not None or not self.managed else None
         if batch is not None and is_close(images, self.images):
-            self.present = batch
+            self.current = batch
             return
-        found = spectra(images)
-        if batch is not None and is_close(found, batch.spectra):
-            self.present = batch
+        described = spectra(images)
+        if batch is not None and is_close(described, batch.spectra):
+            self.current = batch
         elif self.managed and self.images is None:
-            self.present = self._observe(found, learn=False)
+            self.current = self._track(described, learn=False)
         elif self.managed:
-            self.present = self._plan(assign(KnownKinds.none(images.device), found)[0], found, learn=False)
+            self.current = self._divide(described)
         else:
-            self.present = self.batch = self._observe(found)
+            self.current = self.batch = self._track(described)
 
-    def _observe(self, found: Tensor, *, learn: bool = True) -> Plan:
+    def _divide(self, described: Tensor) -> BatchClusters:
+        """Divide images into clusters on their own."""
+        assignment, _ = assign_clusters(MixtureState.initial(described.device), described)
+        return self._batch_clusters(assignment, described, learn=False)
+
+    def _track(self, described: Tensor, *, learn: bool = True) -> BatchClusters:
+        """Divide images into the clusters that are known or new, and update what is known if ``learn``."""
         if not self.memory:
-            return self._plan(assign(KnownKinds.none(found.device), found)[0], found, learn=False)
+            return self._divide(described)
         recent = self.recent[RECENT - int(self.filled) :]
-        state = {name: getattr(self, name).double() for name in _STATE}
-        known = KnownKinds(**state, recent=recent.double(), unsplit=int(self.unsplit))
-        assignment, known = assign(known, found)
-        plan = self._plan(assignment, found, learn=True)
+        buffers = {name: getattr(self, name).double() for name in _STATE}
+        state = MixtureState(**buffers, recent=recent.double(), unsplit=int(self.unsplit))
+        assignment, state = assign_clusters(state, described)
+        clusters = self._batch_clusters(assignment, described, learn=True)
         if not learn:
-            plan.learn = False
-            return plan
+            clusters.learn = False
+            return clusters
         for name in _STATE:
-            getattr(self, name).copy_(getattr(known, name))
-        self.filled.fill_(len(known.recent))
-        self.unsplit.fill_(known.unsplit)
-        self.recent[RECENT - len(known.recent) :] = known.recent.to(self.recent)
-        batch = assignment.members.sum(dim=0)
-        self.remembered.copy_((assignment.moves @ self.remembered.double()).clamp(max=ENOUGH) + batch)
+            getattr(self, name).copy_(getattr(state, name))
+        self.filled.fill_(len(state.recent))
+        self.unsplit.fill_(state.unsplit)
+        self.recent[RECENT - len(state.recent) :] = state.recent.to(self.recent)
+        images = assignment.probabilities.sum(dim=0)
+        self.remembered.copy_((assignment.origins @ self.remembered.double()).clamp(max=ENOUGH) + images)
         self.remembered.mul_(self.counts > 0)
-        return plan
+        return clusters
 
-    def _plan(self, found: Assignment, of: Tensor, *, learn: bool) -> Plan:
-        moved = found.moves * self.remembered.double() if learn else torch.zeros_like(found.moves)
-        remembered = moved.sum(dim=1)
-        transfer = (moved / remembered.clamp(min=1e-9)[:, None]).float() if learn else None
-        present = found.members.sum(dim=0) > 1e-3
-        kinds = (present | (found.mixing[present] > 1e-3).any(dim=0)).nonzero().flatten()
-        members, mixing = found.members[:, kinds], found.mixing[kinds][:, kinds]
-        members, mixing = (each / each.sum(dim=1, keepdim=True).clamp(min=1e-9) for each in (members, mixing))
-        remembered = remembered[kinds].clamp(max=ENOUGH).float()
-        return Plan(members.float(), mixing.float(), kinds, remembered, transfer, of, found.outliers)
+    def _batch_clusters(self, assignment: Assignment, described: Tensor, *, learn: bool) -> BatchClusters:
+        origins = assignment.origins * self.remembered.double() if learn else torch.zeros_like(assignment.origins)
+        remembered = origins.sum(dim=1)
+        transfer = (origins / remembered.clamp(min=1e-9)[:, None]).float() if learn else None
+        present = assignment.probabilities.sum(dim=0) > 1e-3
+        slots = (present | (assignment.mixing[present] > 1e-3).any(dim=0)).nonzero().flatten()
+        parts = assignment.probabilities[:, slots], assignment.mixing[slots][:, slots]
+        probabilities, mixing = ((each / each.sum(dim=1, keepdim=True).clamp(min=1e-9)).float() for each in parts)
+        remembered = remembered[slots].clamp(max=ENOUGH).float()
+        return BatchClusters(probabilities, mixing, slots, remembered, transfer, described, assignment.outliers)
 
-    def of_images(self) -> list[int]:
-        """Return the kind of each image of the last batch, as the number of its slot."""
+    def labels(self) -> list[int]:
+        """Return the cluster of each image of the last batch, as the number of its slot."""
         if self.batch is None:
             return []
-        return self.batch.kinds[self.batch.members.argmax(dim=1)].tolist()
+        return self.batch.slots[self.batch.probabilities.argmax(dim=1)].tolist()
 
-    def outliers(self) -> int:
-        """Return how many images of the last batch are of a rare kind."""
+    def num_outliers(self) -> int:
+        """Return how many images of the last batch are of a rare cluster."""
         return 0 if self.batch is None else int(self.batch.outliers.sum())
 
 
@@ -154,28 +162,21 @@ def shares_of_images(model: nn.Module) -> Tensor | None:
 
     None for a model without clustered statistics: all images have equal shares.
     """
-    for kinds in kinds_of(model):
-        if kinds.batch is not None:
-            members, mixing = kinds.batch.members, kinds.batch.mixing
-            shares = members @ mixing @ (members / members.sum(dim=0).clamp(min=1e-6)).T
+    for tracker in trackers_of(model):
+        if tracker.batch is not None:
+            probabilities, mixing = tracker.batch.probabilities, tracker.batch.mixing
+            shares = probabilities @ mixing @ (probabilities / probabilities.sum(dim=0).clamp(min=1e-6)).T
             return shares / shares.sum(dim=1, keepdim=True).clamp(min=1e-6)
     return None
 
 
-def kinds_of(model: nn.Module) -> list[Kinds]:
-    """Return the kinds of a model, or of the networks of a method."""
-    return [module for module in model.modules() if isinstance(module, Kinds)]
+def trackers_of(model: nn.Module) -> list[ClusterTracker]:
+    """Return the cluster trackers of a model, or of the networks of a method."""
+    return [module for module in model.modules() if isinstance(module, ClusterTracker)]
 
 
-def is_close(some: Tensor, others: Tensor | None) -> bool:
-    """Return whether images, or their spectra, differ by less than 0.1 on average."""
-    if others is None or some.shape != others.shape:
-        return False
-    return some is others or bool((some.detach() - others).abs().mean() < 0.1)
-
-
-def one_kind(images: Tensor) -> Plan:
-    """Return the plan of a pass whose images are not known: all are of one kind."""
+def single_cluster(images: Tensor) -> BatchClusters:
+    """Return the clusters of a pass whose images are not known: all are of one."""
     ones = images.new_ones(len(images), 1)
-    nothing = torch.zeros(1, dtype=torch.long, device=images.device)
-    return Plan(ones, ones[:1], nothing, ones[0] * 0, None, ones, ones[:, 0] == 0)
+    first = torch.zeros(1, dtype=torch.long, device=images.device)
+    return BatchClusters(ones, ones[:1], first, ones[0] * 0, None, ones, ones[:, 0] == 0)

@@ -10,66 +10,50 @@ and v: deviations that chance explains do not change the source's statistics.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from midway.adaptation.parameters import plain_batch_norms
-from midway.adaptation.state import Stateful
+from midway.adaptation.batch_norm.replacement import UpdatingBatchNorm, replace_batch_norms
 
 STANDARD_ERRORS = 4.0
 """k of the paper."""
 
 
-def instance_aware(model: nn.Module, k: float = STANDARD_ERRORS) -> nn.Module:
-    """Return a copy of a classifier with instance-aware statistics, which any method can adapt.
+def use_instance_aware_statistics(model: nn.Module, k: float, momentum: float) -> list[InstanceAwareBatchNorm]:
+    """Give every plain BatchNorm layer instance-aware statistics, in place, and return these layers.
 
     A network that was trained without them keeps most of its accuracy, because images of the training distribution
     deviate little. BatchNorm layers that compute more than BatchNorm stay as they are.
 
     Args:
-        model: Any classifier with BatchNorm layers; it is not changed.
+        model: A classifier with BatchNorm layers.
         k: Standard errors by which an image may deviate from the running statistics without consequence.
+        momentum: The momentum of the running statistics in updating passes.
 
     Example:
-        >>> import midway, torch
-        >>> from midway.adaptation.batch_norm.instance_aware import instance_aware
-        >>> midway.Source(instance_aware(midway.models.create("resnet20")))(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
+        >>> import midway
+        >>> from midway.adaptation.batch_norm.instance_aware import use_instance_aware_statistics
+        >>> len(use_instance_aware_statistics(midway.testing.tiny_network(), k=4.0, momentum=0.01))
+        2
     """
-    if isinstance(model, Stateful):
-        raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, then adapt it.")
-    model = copy.deepcopy(model)
-    if not use_instance_aware_statistics(model, k):
-        raise ValueError("the model has no plain BatchNorm layer, so its statistics cannot be replaced.")
-    return model
-
-
-def use_instance_aware_statistics(model: nn.Module, k: float = STANDARD_ERRORS) -> list[InstanceAwareBatchNorm]:
-    """Give every plain BatchNorm layer instance-aware statistics, in place, and return these layers."""
     if not k >= 0:
         raise ValueError(f"k must be 0 or more standard errors, got {k}.")
-    layers: list[Any] = plain_batch_norms(model)
+    layers = replace_batch_norms(model, InstanceAwareBatchNorm, skip_custom=True)
     for layer in layers:
-        layer.__class__ = InstanceAwareBatchNorm
-        layer.k, layer.adapting = k, None
-    return [layer for layer in model.modules() if isinstance(layer, InstanceAwareBatchNorm)]
+        layer.k, layer.momentum = k, momentum
+    return layers
 
 
-class InstanceAwareBatchNorm(_BatchNorm):
+class InstanceAwareBatchNorm(UpdatingBatchNorm):
     """A BatchNorm layer with instance-aware statistics, created by ``use_instance_aware_statistics``.
 
-    Without running statistics, and while the layer adapts, it uses those of the batch, with the unbiased variance.
+    Without running statistics, and in updating passes, it uses those of the batch, with the unbiased variance.
     """
 
     k: float
-    adapting: float | None  # the momentum of the running statistics during an update
+    momentum: float
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each image with its own statistics, shrunk towards the running ones."""
@@ -92,31 +76,18 @@ class InstanceAwareBatchNorm(_BatchNorm):
     def _shared(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of all images, (1, C, 1, ...): running ones, or those of the batch."""
         shape = (1, -1, *(1,) * (x.ndim - 2))
-        if self.running_mean is not None and self.running_var is not None and self.adapting is None:
+        if self.running_mean is not None and self.running_var is not None and not self.updating:
             return self.running_mean.to(x).view(shape), self.running_var.to(x).view(shape)
         values = x.numel() // x.shape[1]
         var, mean = torch.var_mean(x, dim=[0, *range(2, x.ndim)], correction=min(1, values - 1))
-        if self.adapting is not None and self.running_mean is not None and self.running_var is not None:
+        if self.updating and self.running_mean is not None and self.running_var is not None:
             with torch.no_grad():
                 if bool((mean + var).isfinite().all()):  # other values would stay in the running statistics
-                    self.running_mean.lerp_(mean.to(self.running_mean), self.adapting)
-                    self.running_var.lerp_(var.to(self.running_var), self.adapting)
+                    self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
+                    self.running_var.lerp_(var.to(self.running_var), self.momentum)
         return mean.view(shape), var.view(shape)
 
 
 def shrink(values: Tensor, bounds: Tensor) -> Tensor:
     """Move values towards 0 by their bounds; those within the bounds become 0."""
     return values - values.clamp(-bounds, bounds)
-
-
-@contextmanager
-def adapting(layers: Iterable[InstanceAwareBatchNorm], momentum: float) -> Iterator[None]:
-    """Make layers use the statistics of the batch and update their running ones with a momentum."""
-    layers = list(layers)
-    try:
-        for layer in layers:
-            layer.adapting = momentum
-        yield
-    finally:
-        for layer in layers:
-            layer.adapting = None

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
+from midway.adaptation.batch_norm.replacement import UpdatingBatchNorm, replace_batch_norms
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.parameters import plain_batch_norms
 
 
-class RenormalizedBatchNorm(_BatchNorm):
+class RenormalizedBatchNorm(UpdatingBatchNorm):
     """A BatchNorm layer that normalises with moving averages M and S of the batches' mean m and deviation s.
 
     y = (x - m) / s r + d with r = s / S and d = (m - M) / S equals (x - M) / S, but r and d are constants for the
     gradient, which therefore sees the statistics of the batch. M and S start as those of the first batch. They move
-    after a pass has used them, and only in a ``moving`` block, so trial passes do not change them.
+    after an updating pass has used them.
     """
 
     averaging: float
-    moving: bool
     mean: Tensor
     deviation: Tensor  # 0 before the first batch
 
@@ -37,7 +31,7 @@ class RenormalizedBatchNorm(_BatchNorm):
             old_mean = torch.where(known, self.mean.to(mean), mean)
             old_deviation = torch.where(known, self.deviation.to(mean), deviation)
             r, d = deviation / old_deviation, (mean - old_mean) / old_deviation
-            if self.moving and bool((mean + deviation).isfinite().all()):  # other values would stay
+            if self.updating and bool((mean + deviation).isfinite().all()):  # other values would stay
                 self.mean = torch.lerp(mean, old_mean, self.averaging)
                 self.deviation = torch.lerp(deviation, old_deviation, self.averaging)
         scale, shift = r / deviation, d - mean * r / deviation
@@ -47,12 +41,12 @@ class RenormalizedBatchNorm(_BatchNorm):
         return torch.addcmul(shift.view(shape), exact, scale.view(shape)).to(x.dtype)
 
 
-def use_renormalization(model: nn.Module, averaging: float) -> list[RenormalizedBatchNorm]:
+def use_renormalized_statistics(model: nn.Module, averaging: float) -> list[RenormalizedBatchNorm]:
     """Give the plain BatchNorm layers renormalised statistics and the others those of the batch; return the former."""
-    layers: list[Any] = plain_batch_norms(model)
     use_batch_statistics(model)
+    layers = replace_batch_norms(model, RenormalizedBatchNorm, skip_custom=True)
     for layer in layers:
-        layer.__class__, layer.averaging, layer.moving = RenormalizedBatchNorm, averaging, False
+        layer.averaging = averaging
         for name in ("mean", "deviation"):
             zeros = (
                 torch.zeros_like(layer.weight.detach())
@@ -61,16 +55,3 @@ def use_renormalization(model: nn.Module, averaging: float) -> list[Renormalized
             )
             layer.register_buffer(name, zeros)
     return layers
-
-
-@contextmanager
-def moving(layers: Iterable[RenormalizedBatchNorm]) -> Iterator[None]:
-    """Let the passes in a block move M and S."""
-    layers = list(layers)
-    try:
-        for layer in layers:
-            layer.moving = True
-        yield
-    finally:
-        for layer in layers:
-            layer.moving = False

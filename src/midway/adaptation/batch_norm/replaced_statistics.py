@@ -6,11 +6,12 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from midway.adaptation.batch_norm.replacement import replace_batch_norms
 from midway.adaptation.batch_norm.statistics import drop_running_statistics
 from midway.adaptation.state import Stateful
 
@@ -32,7 +33,7 @@ class ReplacedBatchNorm(_BatchNorm, ABC):
         """A description of the statistics: states with different ones are incompatible."""
 
 
-class Observer(nn.Module, ABC):
+class BatchObserver(nn.Module, ABC):
     """A part of a network that must know when a batch begins: its layers have statistics of earlier batches.
 
     Attributes:
@@ -46,11 +47,11 @@ class Observer(nn.Module, ABC):
         self.images: Tensor | None = None
 
     @abstractmethod
-    def begin(self) -> None:
+    def begin_batch(self) -> None:
         """Start with the batch ``images``."""
 
     @abstractmethod
-    def begin_again(self) -> None:
+    def restart_batch(self) -> None:
         """Forget the current batch, or begin it again if it is not over: the state has changed."""
 
     @contextmanager
@@ -58,7 +59,7 @@ class Observer(nn.Module, ABC):
         """Treat these images as the batch."""
         self.images = images
         try:
-            self.begin()
+            self.begin_batch()
             yield
         finally:
             self.images = None
@@ -75,23 +76,34 @@ def statistics_of(model: nn.Module) -> str | None:
     return next((layer.statistics for layer in model.modules() if isinstance(layer, ReplacedBatchNorm)), None)
 
 
-def observers_of(model: nn.Module) -> list[Observer]:
+def observers_of(model: nn.Module) -> list[BatchObserver]:
     """Return the observers in a model, or in the networks of a method."""
-    return [module for module in model.modules() if isinstance(module, Observer)]
+    return [module for module in model.modules() if isinstance(module, BatchObserver)]
 
 
-def known_of_the_batch(model: nn.Module) -> list[tuple[Observer, dict[str, Any]]]:
-    """Return what the observers of a method know about the current batch, for ``go_on_with_the_batch``."""
-    return [(observer, dict(vars(observer))) for observer in observers_of(model)]
+def checkpoint_during_batch(method: Stateful) -> Callable[[], None]:
+    """Return a function that restores the present state of a method and lets its observers continue with the batch.
+
+    ``restore`` alone would let them begin the batch again, from which the state has already learnt.
+    """
+    snapshot = method.snapshot()
+    known = [(observer, dict(vars(observer))) for observer in observers_of(method)]
+
+    def go_back() -> None:
+        for observer, _ in known:
+            observer.images = None  # nothing to begin again
+        method.restore(snapshot)
+        for observer, attributes in known:
+            vars(observer).update(attributes)
+
+    return go_back
 
 
-def go_on_with_the_batch(known: list[tuple[Observer, dict[str, Any]]], restore: Callable[[], None]) -> None:
-    """Restore a state that has learnt from the current batch: its observers continue and do not begin again."""
-    for observer, _ in known:
-        observer.images = None  # nothing to begin with
-    restore()
-    for observer, attributes in known:
-        vars(observer).update(attributes)
+def is_close(some: Tensor, others: Tensor | None) -> bool:
+    """Return whether images, or their spectra, differ by less than 0.1 on average."""
+    if others is None or some.shape != others.shape:
+        return False
+    return some is others or bool((some.detach() - others).abs().mean() < 0.1)
 
 
 def plain_copy(model: nn.Module) -> nn.Module:
@@ -105,31 +117,15 @@ def plain_copy(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model)
 
 
-def replace_layers(model: nn.Module, replacement: type[Layer], *, without_source: bool = True) -> list[Layer]:
+def replace_statistics(model: nn.Module, replacement: type[Layer], *, without_source: bool = True) -> list[Layer]:
     """Make the BatchNorm layers instances of a class, in place, and return them.
 
     They keep their names, scales and shifts; the running statistics become those of the source.
-
-    Args:
-        model: The network.
-        replacement: The class of the new layers.
-        without_source: Whether layers without running statistics are replaced too.
     """
-    layers: list[tuple[str, Any]] = [
-        (name, layer)
-        for name, layer in model.named_modules()
-        if isinstance(layer, _BatchNorm) and (without_source or layer.running_mean is not None)
-    ]
-    for name, layer in layers:
-        if type(layer).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
-            raise ValueError(
-                f"layer '{name}' is a {type(layer).__name__}, which computes more than BatchNorm: "
-                "its statistics cannot be replaced."
-            )
-    for _, layer in layers:
+    layers = replace_batch_norms(model, replacement, without_source=without_source)
+    for layer in layers:
         source = {"source_mean": layer.running_mean, "source_var": layer.running_var}
         drop_running_statistics(layer)
-        layer.__class__ = replacement
         for name, value in source.items():
             layer.register_buffer(name, value.detach().clone() if isinstance(value, Tensor) else None)
-    return [layer for _, layer in layers]
+    return layers

@@ -38,7 +38,7 @@ def spectra(images: Tensor) -> Tensor:
         >>> (spectra(noise) - spectra(flat))[:, :-1].min() > 5
         tensor(True)
     """
-    with torch.autocast(images.device.type, enabled=False):  # kinds differ by less than the rounding of bf16
+    with torch.autocast(images.device.type, enabled=False):  # clusters differ by less than the rounding of bf16
         return _spectra(images.detach().float())
 
 

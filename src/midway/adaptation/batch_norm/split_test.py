@@ -1,4 +1,4 @@
-"""The split test of kinds: do the spectra of a kind have two parts that content alone does not explain?"""
+"""The split test: do the spectra of a cluster have two parts that content alone does not explain?"""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import torch
 from torch import Tensor
 
 FEWEST = 12
-"""The number of images from which on a kind may have two parts."""
+"""The number of images from which on a cluster may have two parts."""
 
 LEAST_VARIANCE = 0.1
 """Added to the variances: small differences of log power mean nothing, however small the other ones are."""
 
-
 LEANING = 30.0
-"""The number of images that the covariance of all kinds counts as in that of one kind."""
+"""The number of images that the covariance of all clusters counts as in that of one cluster."""
+
+DIRECTIONS, EM_STEPS = 3, 8
+"""The number of main directions along which EM starts, and of its steps."""
 
 
 def shrunk(scatter: Tensor, n: float | Tensor) -> Tensor:
@@ -33,7 +35,7 @@ def shrunk(scatter: Tensor, n: float | Tensor) -> Tensor:
 
 
 def threshold(n: float | Tensor) -> float | Tensor:
-    """Return what D^2 p (1 - p) of two parts of a kind with n images has to exceed.
+    """Return what D^2 p (1 - p) of two parts of a cluster with n images has to exceed.
 
     Example:
         >>> threshold(200)
@@ -42,18 +44,16 @@ def threshold(n: float | Tensor) -> float | Tensor:
     return 4 + 200 / n
 
 
-def two_parts(x: Tensor, covariance: Tensor, total: int, directions: int = 3, rounds: int = 8) -> tuple[float, Tensor]:
-    """Divide the spectra of one kind into two Gaussians with one covariance, by EM started along the main directions.
+def two_parts(x: Tensor, covariance: Tensor, total: int) -> tuple[float, Tensor]:
+    """Divide the spectra of a cluster into two Gaussians with one covariance, by EM started along the main directions.
 
-    The covariance is the kind's own: kinds vary differently, and that of all kinds would divide the wider ones. Return
+    The covariance is the cluster's own: clusters vary differently, and that of all would divide the wider ones. Return
     the excess of D^2 p (1 - p) over its threshold, and the share of the smaller part in each image, of the best start.
 
     Args:
-        x: The spectra of the kind.
-        covariance: The covariance within all kinds, which counts as some images in that of this kind.
-        total: The number of images of all kinds.
-        directions: The number of starts.
-        rounds: The number of steps of EM.
+        x: The spectra of the cluster.
+        covariance: The covariance within all clusters, which counts as some images in that of this one.
+        total: The number of images of all clusters.
 
     Example:
         >>> spectra = torch.randn(300, 30, generator=torch.Generator().manual_seed(0))
@@ -68,7 +68,7 @@ def two_parts(x: Tensor, covariance: Tensor, total: int, directions: int = 3, ro
     z = x - x.mean(dim=0)
     own = (z.T @ z + LEANING * covariance) / (n + LEANING)
     z = torch.linalg.solve_triangular(torch.linalg.cholesky(own), z.T, upper=False).T
-    projected = z @ torch.linalg.eigh(z.T @ z).eigenvectors[:, -directions:]
+    projected = z @ torch.linalg.eigh(z.T @ z).eigenvectors[:, -DIRECTIONS:]
     ordered = projected.sort(dim=0).values
     low, high = ordered[n // 4], ordered[3 * n // 4]
     for _ in range(6):  # 2-means in one dimension
@@ -79,7 +79,7 @@ def two_parts(x: Tensor, covariance: Tensor, total: int, directions: int = 3, ro
     # A split removes p (1 - p) d d^T from the covariance of the n images, and n / total of that from the other one. The
     # sum is the identity in these coordinates; its inverse after the split follows from Sherman and Morrison.
     removable = (n + LEANING * n / total) / (n + LEANING)
-    for _ in range(rounds):
+    for _ in range(EM_STEPS):
         p = part.mean(dim=1).clamp(1e-4, 1 - 1e-4)
         one = part @ z / (n * p)[:, None]
         difference = one / (1 - p)[:, None]  # the centre of all is 0

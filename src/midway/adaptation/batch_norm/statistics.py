@@ -56,8 +56,8 @@ def uses_batch_statistics(model: nn.Module) -> bool:
     return any(isinstance(m, _BatchNorm) and (m.running_mean is None or m.training) for m in model.modules())
 
 
-def use_batch_statistics(model: nn.Module) -> int:
-    """Make every layer with running statistics use those of the batch, in both modes; return the number of layers.
+def use_batch_statistics(model: nn.Module) -> list[_NormBase]:
+    """Make every layer with running statistics use those of the batch, in both modes, and return these layers.
 
     The running statistics are removed, so a later ``eval()`` cannot restore them.
 
@@ -71,7 +71,7 @@ def use_batch_statistics(model: nn.Module) -> int:
     layers = list(running_layers(model))
     for layer in layers:
         drop_running_statistics(layer)
-    return len(layers)
+    return layers
 
 
 def drop_running_statistics(layer: _NormBase) -> None:
@@ -80,11 +80,12 @@ def drop_running_statistics(layer: _NormBase) -> None:
     layer.running_mean = layer.running_var = layer.num_batches_tracked = None
 
 
-def use_prior_statistics(model: nn.Module, prior: float) -> int:
-    """Mix source and batch statistics in BatchNorm layers, with weight N / (N + n) on the source's for n images.
+def use_prior_statistics(model: nn.Module, prior: float) -> list[_BatchNorm]:
+    """Mix source and batch statistics in BatchNorm layers, and return these layers.
 
-    N is the prior (Schneider et al., NeurIPS 2020). A layer computes as in evaluation mode; hooks replace its
-    statistics while it runs. No gradient flows through them. InstanceNorm layers keep those of the source.
+    The weight of the source's is N / (N + n) for n images. N is the prior (Schneider et al., NeurIPS 2020). A layer
+    computes as in evaluation mode; hooks replace its statistics while it runs. No gradient flows through them.
+    InstanceNorm layers keep those of the source.
     """
     warn_of_custom_layers(model)
     layers = [layer for layer in running_layers(model) if isinstance(layer, _BatchNorm)]
@@ -92,7 +93,7 @@ def use_prior_statistics(model: nn.Module, prior: float) -> int:
         mixture = _PriorMixture(prior)
         layer.register_forward_pre_hook(mixture.replace)
         layer.register_forward_hook(mixture.restore, always_call=True)
-    return len(layers)
+    return layers
 
 
 class _PriorMixture:

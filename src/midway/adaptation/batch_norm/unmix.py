@@ -22,9 +22,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from midway.adaptation.batch_norm.cluster_state import is_close
 from midway.adaptation.batch_norm.normalize_by_image import normalise_by_image
-from midway.adaptation.batch_norm.replaced_statistics import Observer, ReplacedBatchNorm, plain_copy, replace_layers
+from midway.adaptation.batch_norm.replaced_statistics import (
+    BatchObserver,
+    ReplacedBatchNorm,
+    is_close,
+    replace_statistics,
+)
 from midway.adaptation.problem import LARGE_SIDE
 
 COMPONENTS, MIXED_COMPONENTS = 16, 128
@@ -35,8 +39,8 @@ FULL_BATCH, LARGE_FULL_BATCH = 64, 16
 """The published numbers of images to which the momentum applies, for CIFAR and for ImageNet."""
 
 
-def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int = 0) -> nn.Module:
-    """Return a copy of a classifier with the statistics of UnMix-TNS, which any method can adapt.
+def use_unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int = 0) -> list[UnmixBatchNorm]:
+    """Give BatchNorm layers the statistics of UnMix-TNS, in place, and return these layers.
 
     Without a method, every pass of the network moves the components, as published. Under a method, only the first pass
     over a batch does, not passes over samples of the model or trial passes. The components are part of the method's
@@ -44,24 +48,23 @@ def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int =
     source's statistics.
 
     Args:
-        model: Any classifier; it is not changed. Layers without running statistics keep those of the batch.
+        model: Any classifier. Layers without running statistics keep those of the batch.
         components: K (published: 16, and 128 for mixed domains). A single component starts as the source's statistics.
         seed: Seed of the components' start.
 
     Example:
         >>> import midway, torch
-        >>> from midway.adaptation.batch_norm.unmix import unmix_statistics
-        >>> adapted = midway.Tent(unmix_statistics(midway.models.create("resnet20")))
+        >>> from midway.adaptation.batch_norm.by_name import with_statistics
+        >>> adapted = midway.Tent(with_statistics(midway.models.create("resnet20"), "unmix"))
         >>> adapted(torch.rand(8, 3, 32, 32)).shape
         torch.Size([8, 10])
     """
     if components < 1:
         raise ValueError(f"components must be at least 1, got {components}.")
-    model = plain_copy(model)
-    layers = replace_layers(model, UnmixBatchNorm, without_source=False)
+    layers = replace_statistics(model, UnmixBatchNorm, without_source=False)
     if not layers:
         raise ValueError("the model has no BatchNorm layer with running statistics to start from: adapt it as it is.")
-    generator, updates = torch.Generator().manual_seed(seed), Updates()
+    generator, updates = torch.Generator().manual_seed(seed), UpdateTracker()
     for layer in layers:
         mean, var = layer.source_mean, layer.source_var
         noise = torch.randn(components, layer.num_features, generator=generator, dtype=torch.float32).to(mean)
@@ -74,46 +77,46 @@ def unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: int =
         layer.register_buffer("component_var", start[1].clone())
         layer.shared = (updates,)
     layers[0].add_module("updates", updates)
-    model.register_forward_pre_hook(updates.enter)
-    return model
+    model.register_forward_pre_hook(updates.check_pass)
+    return layers
 
 
-class Updates(Observer):
-    """Which pass moves the components of which layer; all layers of a network share one instance."""
+class UpdateTracker(BatchObserver):
+    """Whether a pass updates the components, and which layers are done; all layers of a network share one instance."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.moves = False
-        self.moved: set[int] = set()
+        self.updating = False
+        self.updated: set[int] = set()
         self.full_batch = FULL_BATCH
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit the current batch: a copy starts with the next one."""
-        return {**self.__dict__, "images": None, "moves": False, "moved": set()}
+        return {**self.__dict__, "images": None, "updating": False, "updated": set()}
 
-    def begin(self) -> None:
-        """Let the first pass over the batch move every layer."""
-        self.moved = set()
+    def begin_batch(self) -> None:
+        """Let the first pass over the batch update every layer."""
+        self.updated = set()
 
-    begin_again = begin
+    restart_batch = begin_batch
 
-    def enter(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def check_pass(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
         """Check whether a pass is over the batch (a forward pre-hook of the network)."""
         if not self.managed:
-            self.moved = set()
-        self.moves = not self.managed or is_close(inputs[0], self.images)
+            self.updated = set()
+        self.updating = not self.managed or is_close(inputs[0], self.images)
         large = inputs[0].ndim == 4 and min(inputs[0].shape[2:]) >= LARGE_SIDE
         self.full_batch = LARGE_FULL_BATCH if large else FULL_BATCH
 
 
 class UnmixBatchNorm(ReplacedBatchNorm):
-    """A BatchNorm layer with K components of statistics, created by ``unmix_statistics``."""
+    """A BatchNorm layer with K components of statistics, created by ``use_unmix_statistics``."""
 
     source_mean: Tensor
     source_var: Tensor
     component_mean: Tensor
     component_var: Tensor
-    shared: tuple[Updates]
+    shared: tuple[UpdateTracker]
 
     @property
     def statistics(self) -> str:
@@ -158,9 +161,9 @@ class UnmixBatchNorm(ReplacedBatchNorm):
     def _move(self, pi: Tensor, mean: Tensor, var: Tensor) -> None:
         """Move the components towards the images that match them, once per batch."""
         updates = self.shared[0]
-        if not updates.moves or id(self) in updates.moved:
+        if not updates.updating or id(self) in updates.updated:
             return
-        updates.moved.add(id(self))
+        updates.updated.add(id(self))
         momentum = MOMENTUM if self.momentum is None else self.momentum
         step = 1 - (1 - momentum) ** (len(pi) / updates.full_batch)
         matched = pi.mean(dim=0)[:, None]

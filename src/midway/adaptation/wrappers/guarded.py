@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from midway.adaptation.batch_norm.replaced_statistics import go_on_with_the_batch, known_of_the_batch
+from midway.adaptation.batch_norm.replaced_statistics import checkpoint_during_batch
 from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.wrappers import Wrapper, register_wrapper
 from midway.functional import entropy
@@ -72,12 +72,12 @@ class Guarded(Wrapper):
         if not suspicions:
             self.good = before  # most methods predict before they update, so only this state is proven
             return logits
-        after, known = self.method.snapshot(), known_of_the_batch(self.method)
+        go_back = checkpoint_during_batch(self.method)
         self.method.restore(self.good)
         good_logits = self.network_logits(images)
         reasons = self._collapse(suspicions, now, _Summary.of(good_logits.float()))
         if not reasons:  # the batch is unusual, not the state
-            go_on_with_the_batch(known, lambda: self.method.restore(after))
+            go_back()
             return logits
         for event in ("rollbacks", *(f"rollbacks_{reason}" for reason in reasons)):
             self.count(event)
