@@ -22,6 +22,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from midway._equal import equal, plain_attributes
 from midway._resume import resume_elsewhere
 from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.nonfinite import NonFiniteError
@@ -116,24 +117,13 @@ def _run(method: AdaptiveClassifier, stream: list[Tensor]) -> list[Tensor]:
         return [method(images) for images in stream]
 
 
-def _equal(first: Any, second: Any) -> bool:
-    """Return whether two pieces of state have the same bits."""
-    if isinstance(first, Tensor):
-        return isinstance(second, Tensor) and first.dtype == second.dtype and torch.equal(first, second)
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(_equal(value, second[key]) for key, value in first.items())
-    if isinstance(first, list | tuple):
-        return len(first) == len(second) and all(map(_equal, first, second))
-    return bool(first == second)
-
-
 def check_the_given_model_never_changes(factory: Factory) -> None:
     """Weights, buffers, gradient flags and modes of the given model do not change."""
     for training in (False, True):
         model = tiny_network().train(training)
         state, flags = copy.deepcopy(model.state_dict()), [p.requires_grad for p in model.parameters()]
         _run(_make(factory, model), batches())
-        assert _equal(state, model.state_dict()), "adapting changed the given model's weights or buffers"
+        assert equal(state, model.state_dict()), "adapting changed the given model's weights or buffers"
         assert flags == [p.requires_grad for p in model.parameters()], "adapting changed requires_grad"
         assert all(module.training is training for module in model.modules()), "adapting changed the mode"
         assert all(p.grad is None for p in model.parameters()), "adapting left gradients in the given model"
@@ -158,8 +148,8 @@ def check_reset_is_exact(factory: Factory) -> None:
     method, fresh = _make(factory), _make(factory)
     first = _run(method, batches())
     method.reset()
-    assert _equal(method.state_dict(), fresh.state_dict()), "the state after a reset is not that of a new instance"
-    assert _equal(first, _run(method, batches())), "the same batches have other predictions after a reset"
+    assert equal(method.state_dict(), fresh.state_dict()), "the state after a reset is not that of a new instance"
+    assert equal(first, _run(method, batches())), "the same batches have other predictions after a reset"
 
 
 def check_changing_attributes_are_declared(factory: Factory) -> None:
@@ -167,35 +157,17 @@ def check_changing_attributes_are_declared(factory: Factory) -> None:
 
     A counter that is not declared would show only when it changes a prediction, after many batches.
     """
-    method = _make(factory)
-    before = _plain_attributes(method)
+    method, base = _make(factory), Source(tiny_network())
+    _run(base, batches(1))
+    before = plain_attributes(method, vars(base))
     _run(method, batches(4))
     method.reset()
-    after = _plain_attributes(method)
-    changed = [name for name in before.keys() | after.keys() if not _equal(before.get(name), after.get(name))]
+    after = plain_attributes(method, vars(base))
+    changed = [name for name in before.keys() | after.keys() if not equal(before.get(name), after.get(name))]
     assert not changed, (
         f"a reset does not restore {', '.join(sorted(changed))}: declare what changes from batch to batch, "
         f'self.{min(changed)} = self.add_state("{min(changed)}", ...)'
     )
-
-
-def _plain_attributes(method: AdaptiveClassifier) -> dict[str, Any]:
-    """Return copies of a method's own numbers, texts, tensors, and lists, tuples and dictionaries of these."""
-    base = Source(tiny_network())
-    _run(base, batches(1))
-    return {
-        name: copy.deepcopy(value)
-        for name, value in vars(method).items()
-        if name not in vars(base) and _is_plain(value)
-    }
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str) or type(value) is Tensor
 
 
 def check_resume_is_exact(factory: Factory) -> None:
@@ -206,13 +178,13 @@ def check_resume_is_exact(factory: Factory) -> None:
     state = method.state_dict()
     expected = _run(method, stream[2:])
     method.load_state_dict(state)
-    assert _equal(expected, _run(method, stream[2:])), "a resumed method predicts differently"
+    assert equal(expected, _run(method, stream[2:])), "a resumed method predicts differently"
     other = _make(factory)
     _run(other, batches(1, seed=9))
     other.load_state_dict(state)
-    assert _equal(expected, _run(other, stream[2:])), "a resumed method depends on what it did before"
+    assert equal(expected, _run(other, stream[2:])), "a resumed method depends on what it did before"
     other.reset()
-    assert _equal(_run(_make(factory), stream), _run(other, stream)), "reset after resuming is not the source"
+    assert equal(_run(_make(factory), stream), _run(other, stream)), "reset after resuming is not the source"
 
 
 def check_saved_states_are_independent(factory: Factory) -> None:
@@ -223,10 +195,10 @@ def check_saved_states_are_independent(factory: Factory) -> None:
     state = method.state_dict()
     before = copy.deepcopy(state)
     expected = _run(method, stream[2:])
-    assert _equal(before, state), "a state dict changes when the method goes on adapting"
+    assert equal(before, state), "a state dict changes when the method goes on adapting"
     fresh = _make(factory)
     fresh.load_state_dict(state)
-    assert _equal(expected, _run(fresh, stream[2:])), "a fresh instance with a loaded state predicts differently"
+    assert equal(expected, _run(fresh, stream[2:])), "a fresh instance with a loaded state predicts differently"
 
 
 def check_resume_in_another_process(factory: Factory) -> None:
@@ -239,7 +211,7 @@ def check_resume_in_another_process(factory: Factory) -> None:
         torch.save(stream[1:], Path(folder) / "stream.pt")
         expected = _run(method, stream[1:])
         resumed = resume_elsewhere(_make(factory), Path(folder))
-    assert _equal(expected, resumed), "a method resumed from a file in another process predicts differently"
+    assert equal(expected, resumed), "a method resumed from a file in another process predicts differently"
 
 
 def check_copies_are_independent(factory: Factory) -> None:
@@ -250,8 +222,8 @@ def check_copies_are_independent(factory: Factory) -> None:
     expected = _run(copy.deepcopy(method), stream[1:])
     twin = copy.deepcopy(method)
     _run(twin, batches(2, seed=5))
-    assert _equal(expected, _run(method, stream[1:])), "a copy predicts differently, or running one affected the other"
-    assert _equal(expected, _run(_make(factory), stream)[1:]), "the copy of an adapted method is not adapted"
+    assert equal(expected, _run(method, stream[1:])), "a copy predicts differently, or running one affected the other"
+    assert equal(expected, _run(_make(factory), stream)[1:]), "the copy of an adapted method is not adapted"
 
 
 def check_bad_input_changes_nothing(factory: Factory) -> None:
@@ -273,8 +245,8 @@ def check_bad_input_changes_nothing(factory: Factory) -> None:
             pass
         else:
             raise AssertionError(f"no error for {shown}")
-        assert _equal(method.state_dict(), twin.state_dict()), f"{shown} changed the state"
-    assert _equal(_run(method, good[1:]), _run(twin, good[1:])), "predictions differ after bad input"
+        assert equal(method.state_dict(), twin.state_dict()), f"{shown} changed the state"
+    assert equal(_run(method, good[1:]), _run(twin, good[1:])), "predictions differ after bad input"
 
 
 def check_gradient_modes_do_not_matter(factory: Factory) -> None:
@@ -282,7 +254,7 @@ def check_gradient_modes_do_not_matter(factory: Factory) -> None:
     stream = batches()
     expected = _run(_make(factory), stream)
     with torch.no_grad():
-        assert _equal(expected, _run(_make(factory), stream)), "predictions differ under torch.no_grad()"
+        assert equal(expected, _run(_make(factory), stream)), "predictions differ under torch.no_grad()"
     with torch.inference_mode():
         inside = [images.clone() for images in stream]
         method = _make(factory, tiny_network())
@@ -294,15 +266,15 @@ def check_gradient_modes_do_not_matter(factory: Factory) -> None:
         method.restore(method.snapshot())
         runs.append(_run(method, inside))
     for run in runs:
-        assert _equal(expected, [logits.clone() for logits in run]), "predictions differ under torch.inference_mode()"
+        assert equal(expected, [logits.clone() for logits in run]), "predictions differ under torch.inference_mode()"
 
 
 def check_train_and_eval_do_not_matter(factory: Factory) -> None:
     """Switching modes changes no prediction: eval() does not restore the source statistics."""
     stream = batches()
     expected = _run(_make(factory), stream)
-    assert _equal(expected, _run(_make(factory).eval(), stream)), "eval() changes the predictions"
-    assert _equal(expected, _run(_make(factory).train(), stream)), "train() changes the predictions"
+    assert equal(expected, _run(_make(factory).eval(), stream)), "eval() changes the predictions"
+    assert equal(expected, _run(_make(factory).train(), stream)), "train() changes the predictions"
 
 
 def check_autocast_blocks_do_not_matter(factory: Factory) -> None:
@@ -314,9 +286,9 @@ def check_autocast_blocks_do_not_matter(factory: Factory) -> None:
         with torch.autocast("cpu", torch.bfloat16):
             expected += _run(apart, [images])
     with torch.autocast("cpu", torch.bfloat16):
-        assert _equal(expected, _run(together, stream)), "one autocast block predicts unlike several"
+        assert equal(expected, _run(together, stream)), "one autocast block predicts unlike several"
         together.reset()
-        assert _equal(expected, _run(together, stream)), "a reset within an autocast block has no effect"
+        assert equal(expected, _run(together, stream)), "a reset within an autocast block has no effect"
 
 
 class _Overflowing(nn.Module):
