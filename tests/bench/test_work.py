@@ -72,7 +72,7 @@ def test_predictions_are_kept_on_request(resources: ResourceCache) -> None:
     kept = record.answers
     assert {name: array.shape for name, array in kept.items()} == {"logits": (24, 10), "labels": (24,), "group": (24,)}
     assert 100 * (kept["logits"].argmax(axis=1) == kept["labels"]).mean() == pytest.approx(record.result.accuracy)
-    assert np.bincount(kept["group"]).tolist() == list(record.result.images_by_group.values())
+    assert np.bincount(kept["group"]).tolist() == [group["images"] for group in record.result.groups.values()]
 
 
 class Moody(Method):

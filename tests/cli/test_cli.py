@@ -45,7 +45,7 @@ def test_demo_is_a_plan_in_a_store(tmp_path: Path) -> None:
     for scenario in ("outlier", "mixture"):
         assert accuracy["tent", scenario] > accuracy["source", scenario]
     outliers = [
-        r.result.images_by_group["glass_blur"] for r in records if r.result and r.cell.scenario.kind == "outlier"
+        r.result.groups["glass_blur"]["images"] for r in records if r.result and r.cell.scenario.kind == "outlier"
     ]
     assert outliers == [20, 20, 20]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")

@@ -197,11 +197,6 @@ class Result:
         return {group: values["accuracy"] for group, values in self.groups.items() if "accuracy" in values}
 
     @property
-    def images_by_group(self) -> dict[str, int]:
-        """Number of images of each group."""
-        return {group: int(values["images"]) for group, values in self.groups.items()}
-
-    @property
     def seconds_per_batch(self) -> float:
         """Mean seconds of adaptation and answer; making the batch does not count."""
         return self.metrics["seconds_per_batch"]

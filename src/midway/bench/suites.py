@@ -138,20 +138,17 @@ def demo_grids(methods: Sequence[str] = (), *, images: int | None = None, seed: 
     return [both, outliers, *([] if images else [replace(outliers, images=None)])]
 
 
-def demo_grid(methods: Sequence[str] = (), *, images: int | None = None, batch_size: int = 200, seed: int = 0) -> Grid:
+def demo_grid(methods: Sequence[str] = (), *, images: int | None = None, seed: int = 0) -> Grid:
     """Return the plan of ``midway demo``: an outlier and a mixed stream of corrupted CIFAR-10 images.
 
     A choice of methods by default, some with clustered statistics too, and Source in any case.
     """
-    if images is not None and images < batch_size:
-        raise ValueError(f"{images} images do not fill a batch of {batch_size}: use at least {batch_size} images.")
     return Grid(
         methods=tuple(parse_entries(", ".join(dict.fromkeys(["source", *methods])) if methods else DEMO_METHODS)),
         networks=(DEMO_NETWORK,),
         data=(DEMO_DATA,),
         scenarios=DEMO_STREAMS,
         seeds=(seed,),
-        batch_sizes=(batch_size,),
         images=images,
     )
 

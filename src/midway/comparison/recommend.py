@@ -15,7 +15,7 @@ from midway.adaptation.parameters import plain_batch_norms
 from midway.adaptation.registry import VIEWS
 from midway.bench.entries import Entry
 from midway.comparison.pairwise import Predicted, evidence, family, standard_error
-from midway.comparison.result import CompareResult
+from midway.comparison.result import WIDTH, CompareResult
 from midway.comparison.run import SOURCE, compare, read_entries
 from midway.data.class_lists import Classes
 
@@ -279,5 +279,5 @@ def _code(entry: Entry) -> str:
     return f"midway.adapt(model, {entry.name!r}{settings})"
 
 
-def _wrapped(text: str, *, indent: int = 3, width: int = 80) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent)
+def _wrapped(text: str, *, indent: int = 3) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent)

@@ -2,7 +2,6 @@
 
 from midway.metrics.classification import (
     accuracy,
-    accuracy_by_group,
     average_accuracy,
     calibration_error,
     mean_corruption_error,
@@ -17,7 +16,6 @@ __all__ = [
     "Answers",
     "Metric",
     "accuracy",
-    "accuracy_by_group",
     "average_accuracy",
     "calibration_error",
     "compute",

@@ -20,6 +20,9 @@ from midway.streams import Stream, outlier, to_tensor
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MOST_SHOWN = 12
+"""Corrections that are drawn."""
+
 
 class Correction(NamedTuple):
     """One image as it arrived, the name of its class, and the predictions of two methods with their confidences."""
@@ -49,7 +52,6 @@ def compare_predictions(
     class_names: Sequence[str],
     *,
     names: Sequence[tuple[str, str]] = (("tent", "tent"), ("mita", "mita")),
-    at_most: int = 12,
 ) -> Corrections:
     """Compare two methods, given by label and name, on the outliers, which are the stream's first group.
 
@@ -60,7 +62,7 @@ def compare_predictions(
     (wrong_confidence, wrong), (right_confidence, right) = (each.softmax(dim=1).max(dim=1) for each in logits)
     corrected = outliers & (wrong != labels) & (right == labels)
     indices = corrected.nonzero().flatten()
-    most_confident = indices[right_confidence[indices].argsort(descending=True, stable=True)][:at_most]
+    most_confident = indices[right_confidence[indices].argsort(descending=True, stable=True)][:MOST_SHOWN]
     return Corrections(
         group=stream.groups[0],
         baseline=names[0],

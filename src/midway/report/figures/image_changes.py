@@ -34,9 +34,7 @@ class ImageChange(NamedTuple):
     distance: float  # Euclidean, over all values in [0, 1]
 
 
-def image_changes(
-    given: NetworkAndImages, *, severities: Sequence[int] = (5,), shifts: Sequence[str] | None = None
-) -> tuple[ImageChange, ...]:
+def image_changes(given: NetworkAndImages, *, severities: Sequence[int] = (5,)) -> tuple[ImageChange, ...]:
     """Adapt to each corruption separately, up to the batch with the chosen image, and return its changes."""
     data, image, size = given.data, given.image, given.batch_size
     if not 0 <= image < len(data):
@@ -45,7 +43,7 @@ def image_changes(
     method = adapt(given.model, "mita", seed=given.seed, **given.mita)
     assert isinstance(method, MITA)
     changes = []
-    for shift in corruption_names("benchmark") if shifts is None else shifts:
+    for shift in corruption_names("benchmark"):
         for severity in severities:
             method.reset()
             for batch in pure(until, shift, severity=severity, batch_size=size, seed=given.seed):
