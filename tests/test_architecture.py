@@ -18,7 +18,7 @@ MAX_LINES = 350
 # From bottom to top. A unit (a sub-package or top-level module) imports units of lower layers. Units of one layer may
 # import each other, unless that gives a cycle.
 LAYERS = [
-    {"_allocator", "_version", "_suggest", "_registry", "_files", "_arrays", "_secrets", "_workers"},
+    {"_allocator", "_version", "_errors", "_suggest", "_registry", "_files", "_arrays", "_secrets", "_workers"},
     {"functional", "metrics", "significance"},
     {"models", "data"},
     {"streams", "sampling"},

@@ -42,6 +42,7 @@ METADATA = {"about", "search_space"}
 WITHOUT_NUMBERS = {
     "midway",
     "midway._version",
+    "midway._errors",
     "midway._registry",
     "midway._suggest",
     "midway._files",

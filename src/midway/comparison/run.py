@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, SequentialSampler
 
+from midway._errors import describe_error
 from midway.adaptation.adapt import adapt
 from midway.adaptation.base import Method
 from midway.adaptation.copies import without_parallel
@@ -263,7 +264,7 @@ def _run(
     except Exception as error:
         if cell.method == SOURCE:
             raise
-        failure = Failure(f"{type(error).__name__}: {error}".strip().splitlines()[0], traceback.format_exc())
+        failure = Failure(describe_error(error), traceback.format_exc())
     arrays = {name: tensor.numpy() for name, tensor in kept.items()} if result else {}
     if arrays:
         arrays["code"] = np.array(cell.code)

@@ -16,6 +16,7 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from midway._errors import describe_error
 from midway.adaptation.answers import NonFiniteError
 from midway.adaptation.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.bench.entries import SettingError
@@ -180,7 +181,7 @@ def _objective(trial: Trial, search: Search, streams: Sequence[Stream], resource
     except optuna.TrialPruned:
         raise
     except Exception as error:
-        trial.set_user_attr("failure", f"{type(error).__name__}: {error}".splitlines()[0])
+        trial.set_user_attr("failure", describe_error(error))
         raise
     trial.set_user_attr("by_stream", result.by_stream)
     trial.set_user_attr("by_group", result.by_group)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from numpy.typing import NDArray
 
+from midway._errors import describe_error
 from midway._registry import Registry
 from midway._workers import Died, Task, Tell, run_here, run_in_workers
 from midway.adaptation.parameters import first_weight
@@ -58,8 +59,7 @@ def run_cell(
         with using_threads(cell.threads):
             result, answers = _evaluate(cell, resources, keep_predictions, on_batch)
     except Exception as error:
-        described = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        failure = Failure(described, traceback.format_exc())
+        failure = Failure(describe_error(error), traceback.format_exc())
     return make_record(cell, result, failure, time.perf_counter() - started, answers)
 
 
