@@ -9,6 +9,7 @@ import pytest
 from midway.bench import paper
 from midway.data import corruption_names
 from midway.metrics import average_accuracy, mean_corruption_error
+from midway.streams.parsing import RATIOS
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "src/midway/bench/assets/paper"
@@ -57,7 +58,7 @@ def test_the_shape_of_the_tables() -> None:
         assert {score.ratio for score in there(table)} == {ratio}
         assert tuple(dict.fromkeys(s.shifts for s in there(table))) == paper.PAIRS
         assert tuple(dict.fromkeys(s.method for s in there(table))) == paper.METHODS
-    assert tuple(dict.fromkeys(s.ratio for s in there("sweep"))) == paper.RATIOS
+    assert tuple(dict.fromkeys(s.ratio for s in there("sweep"))) == RATIOS
     assert {s.method for s in there("sweep")} == set(paper.METHODS) - {"tea", "memo"}
     assert tuple(dict.fromkeys(s.group for s in there("pure"))) == corruption_names("benchmark")
     assert tuple(dict.fromkeys(s.method for s in there("ablation"))) == (

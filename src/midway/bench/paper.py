@@ -32,9 +32,6 @@ PAIRS = (
 )
 """Distributions A / B of the outlier and mixture tables."""
 
-RATIOS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Shares of A in the sweep; the first is the outlier scenario, the last the mixture."""
-
 
 @dataclass(frozen=True)
 class PublishedScore:

@@ -16,6 +16,7 @@ from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
 from midway.data import corruption_names
 from midway.methods import adapt, hyperparameters, preset
 from midway.streams import Scenario
+from midway.streams.parsing import RATIOS
 
 EQUAL_BUDGET = "tea_equal_budget"
 """TEA with as many updates per batch as all models of MITA together: a fair rival, which the paper lacks."""
@@ -121,7 +122,7 @@ SUITES: dict[str, tuple[str, Callable[[], tuple[Entry, ...]], tuple[Scenario, ..
     "sweep": (
         "Sweep: from rare outliers to equal shares",
         lambda: compared(without=["memo"]),
-        _streams("mixture", *paper.RATIOS),
+        _streams("mixture", *RATIOS),
     ),
     "ablation": ("Ablation: the contribution of each part of MITA", _variants, _ABLATED),
 }
