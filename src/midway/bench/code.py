@@ -46,6 +46,7 @@ WITHOUT_NUMBERS = {
     "midway._registry",
     "midway._suggest",
     "midway._files",
+    "midway._workers",
     "midway.adaptation.about",
     "midway.adaptation.registry",
     "midway.adaptation.space",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from midway._secrets import without_password
+from midway._workers import count_processors
 from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, Tally, read_records
 from midway.bench import run as run_cells
 from midway.bench.budget import CostEstimator
@@ -338,5 +338,4 @@ def default_jobs(cells: Sequence[Cell]) -> int:
     """Return as many jobs as there are processors for; one on a GPU, because of its memory."""
     if cells[0].device != "cpu":
         return 1
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(len(cells), processors // cells[0].threads))
+    return max(1, min(len(cells), count_processors() // cells[0].threads))
