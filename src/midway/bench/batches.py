@@ -12,16 +12,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from midway.adaptation.problem import LARGE_SIDE
 from midway.bench.resources import arranged
 from midway.data import ImageSet, load, names
 from midway.data.class_lists import Classes
 from midway.data.image_set import UNLABELLED
-from midway.data.torch_datasets import as_array
+from midway.data.torch_datasets import IMAGE_KEYS, as_array, read_fields
 from midway.streams import Batch, Stream, pure
-
-IMAGE_KEYS = ("image", "images", "img", "pixel_values", "inputs", "x")
-LABEL_KEYS = ("label", "labels", "fine_label", "target", "targets", "y")
-LARGE_SIDE, LARGE_BATCH, SMALL_BATCH = 128, 64, 200  # the batches that methods were published with
 
 EXPECTED = (
     "give batches of images with or without labels, as a torch DataLoader does, a folder, arrays, a data set or a "
@@ -107,11 +104,16 @@ def as_stream(
     if isinstance(data, ImageSet):
         logits = data.logits
         side = min(data.images.shape[1:3])
-        batch_size = batch_size or (LARGE_BATCH if side >= LARGE_SIDE else SMALL_BATCH)
+        batch_size = batch_size or published_batch_size(side)
         data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=batch_size)
         data.name = name or data.name  # what messages call it; pure:clean is unknown to who gave a folder
     stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
     return stream if images is None else FirstImages(stream, images), logits
+
+
+def published_batch_size(side: int) -> int:
+    """Return the size of the batches that methods were published with, for the shorter side of images in pixels."""
+    return 64 if side >= LARGE_SIDE else 200
 
 
 def check_folder(data: str | Path) -> None:
@@ -146,9 +148,7 @@ def _of_arrays(images: Any, labels: Any, batch_size: int | None) -> Batches:
     known = None if labels is None else torch.as_tensor(np.asarray(labels))
     if known is not None and len(known) != count:
         raise ValueError(f"there are {count} images but {len(known)} labels.")
-    size = batch_size or (
-        LARGE_BATCH if images.ndim == 4 and sorted(images.shape[1:])[1] >= LARGE_SIDE else SMALL_BATCH
-    )
+    size = batch_size or published_batch_size(sorted(images.shape[1:])[1] if images.ndim == 4 else 0)
     cuts = [slice(start, start + size) for start in range(0, count, size)]
     return Batches([(images[cut],) if known is None else (images[cut], known[cut]) for cut in cuts])
 
@@ -158,13 +158,13 @@ def _fields(item: Any) -> tuple[Any, Any]:
     if isinstance(item, Batch):
         return item.images, item.labels
     if isinstance(item, Mapping):
-        images = next((item[key] for key in IMAGE_KEYS if key in item), None)
+        images, labels = read_fields(item)
         if images is None:
             raise TypeError(
                 f"a batch has the keys {', '.join(map(str, item))}, none of which is known to be that of the images: "
                 f"call it one of {', '.join(IMAGE_KEYS)}."
             )
-        return images, next((item[key] for key in LABEL_KEYS if key in item), None)
+        return images, labels
     if isinstance(item, tuple | list) and len(item) and (_is_array(item[0]) or isinstance(item[0], Image.Image | list)):
         others = [each for each in item[1:] if _is_array(each) or _is_labels(each) or isinstance(each, int)]
         return item[0], others[0] if others else None
@@ -213,7 +213,7 @@ def _in_batches(items: Iterator[tuple[Any, Any]], size: int | None) -> Iterator[
         if pixels[-1].shape != pixels[0].shape:
             shapes = f"{pixels[0].shape[:2]} and {pixels[-1].shape[:2]}"
             raise ValueError(f"single images have sizes {shapes}: resize them, as midway.data.from_dataset does.")
-        if len(pixels) == (size or (LARGE_BATCH if min(pixels[0].shape[:2]) >= LARGE_SIDE else SMALL_BATCH)):
+        if len(pixels) == (size or published_batch_size(min(pixels[0].shape[:2]))):
             yield collected()
             pixels, labels = [], []
     if pixels:
