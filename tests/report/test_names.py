@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from midway.data.corruptions.registry import shift_title
 from midway.report import Column
 from midway.report.paper import published_in
 from midway.report.ranking import independent_pairs
 from midway.report.render import headings, markdown_table, show_number
-from midway.report.tidy import common_to_all, method_title, plot_styles, scenario_title, words
+from midway.report.tidy import common_to_all, method_title, plot_styles, scenario_title
 from midway.streams import Scenario
 
 FOG, SNOW, FEW = map(Scenario.parse, ("pure:fog", "pure:snow", "outlier:frost/fog@0.005"))
 
 
 def test_titles_are_plain_words() -> None:
-    assert (words("jpeg_compression"), words("glass_blur")) == ("JPEG compression", "glass blur")
+    assert (shift_title("jpeg_compression"), shift_title("glass_blur")) == ("JPEG compression", "glass blur")
     assert scenario_title(Scenario.parse("outlier:glass_blur/fog@0.005")) == "outlier: 0.5% glass blur in fog"
     assert scenario_title(Scenario.parse("pure:fog#3")) == "pure: fog, severity 3"
     assert method_title("tea_equal_budget", "tea") == "TEA equal budget"

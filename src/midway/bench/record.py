@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -13,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from midway._files import parse_json
+from midway._files import parse_json, without_nan
 from midway.bench.added_later import ADDED_LATER, with_added
 from midway.metrics import METRICS
 from midway.streams import Scenario
@@ -202,12 +201,12 @@ class Result:
         return self.metrics["seconds_per_batch"]
 
     def repeatable(self) -> dict[str, Any]:
-        """Return everything that repeating the cell reproduces exactly: all but times and memory; NaN becomes None."""
+        """Return everything that repeating the cell reproduces exactly: all but times and memory; NaN is None."""
         content = asdict(self)
         content["metrics"] = {
             name: value for name, value in self.metrics.items() if name not in METRICS or METRICS[name].repeatable
         }
-        plain: dict[str, Any] = _without_nan(content)
+        plain: dict[str, Any] = without_nan(content)
         return plain
 
     @classmethod
@@ -317,11 +316,3 @@ class Record:
 
 STORED = tuple(each.name for each in fields(Record) if each.name != "answers")
 """The fields of a record in a file, in this order."""
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -16,6 +15,7 @@ from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextCol
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
+from midway._files import without_nan
 from midway.bench import Cell, Record, Watcher
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -34,15 +34,7 @@ def terminal(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON for scripts; NaN, which JSON does not have, becomes null."""
-    print(json.dumps(_plain(value), indent=2, default=str))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(without_nan(value), indent=2, default=str))
 
 
 def print_plan(console: Console, lines: Sequence[Mapping[str, str]]) -> None:

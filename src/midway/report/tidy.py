@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midway.bench import Cell, Record, read_records
+from midway.data.corruptions.registry import shift_title
 from midway.methods import METHODS
 from midway.streams import SEVERITY, Scenario
 
@@ -279,14 +280,9 @@ def method_title(label: str, name: str) -> str:
     return str(method.about.title) + (added.replace("_", " ") if added.startswith("_") else added)
 
 
-def words(name: str) -> str:
-    """Return the name of a shift or a group as plain words."""
-    return name.replace("_", " ").replace("jpeg", "JPEG")
-
-
 def scenario_title(scenario: Scenario) -> str:
     """Return a scenario as plain words, such as ``"outlier: 0.5% glass blur in fog"``."""
-    shifts = list(map(words, scenario.shifts))
+    shifts = list(map(shift_title, scenario.shifts))
     severity = "" if scenario.severity == SEVERITY else f", severity {scenario.severity}"
     if scenario.kind in ("outlier", "mixture"):
         return f"{scenario.kind}: {100 * (scenario.amount or 0):.3g}% {shifts[0]} in {shifts[1]}{severity}"

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from midway.bench import Record, ResourceCache, load_predictions
 from midway.bench.measure import answer
+from midway.data.corruptions.registry import shift_title
 from midway.methods import adapt, hyperparameters
 from midway.report.figures.drawing import GREY, INK, PAGE, Picture, annotate, draw_tile, new_figure, to_picture
 from midway.report.figures.registry import NetworkAndImages, Predictions, figure
-from midway.report.tidy import method_title, plot_styles, words
+from midway.report.tidy import method_title, plot_styles
 from midway.streams import Stream, outlier, to_tensor
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def draw_corrections(corrections: Corrections | None) -> Figure:
             annotate(axes, f"{predicted} {confidence:.0%}", (0.5, 0), (0, drop), **more).set_in_layout(False)
         axes.set_xlabel(" \n ", fontsize=7, labelpad=6)  # space for the two lines
     heading = (
-        f"{words(corrections.group)} outliers: {baseline} (grey) and {method} (in colour)\n"
+        f"{shift_title(corrections.group)} outliers: {baseline} (grey) and {method} (in colour)\n"
         f"{method} corrects {corrections.corrected} of {corrections.images}, and spoils {corrections.spoiled}"
     )
     figure.suptitle(heading, fontsize=8, color=INK, x=0.01, ha="left")
