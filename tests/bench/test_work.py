@@ -66,10 +66,10 @@ def test_the_cost_is_of_the_first_batch(resources: ResourceCache) -> None:
 
 def test_predictions_are_kept_on_request(resources: ResourceCache) -> None:
     (cell,) = cells(methods="bn", scenarios="outlier:fog/snow@0.1")
-    assert run_cell(cell, resources).answers == {}
+    assert run_cell(cell, resources).arrays == {}
     record = run_cell(cell, resources, keep_predictions=True)
     assert record.result is not None
-    kept = record.answers
+    kept = record.arrays
     assert {name: array.shape for name, array in kept.items()} == {"logits": (24, 10), "labels": (24,), "group": (24,)}
     assert 100 * (kept["logits"].argmax(axis=1) == kept["labels"]).mean() == pytest.approx(record.result.accuracy)
     assert np.bincount(kept["group"]).tolist() == [group["images"] for group in record.result.groups.values()]

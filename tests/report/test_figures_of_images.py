@@ -13,7 +13,7 @@ import midway
 from midway.bench import Record
 from midway.bench.entries import Entry
 from midway.cli.figures import cell_of, entry_of
-from midway.report.figures import FIGURES, NetworkAndImages, Predictions, draw_figures
+from midway.report.figures import FIGURES, NetworkAndImages, PredictionPair, draw_figures
 from midway.report.figures.corrections import compare_predictions, corrections_of, draw_corrections
 from midway.report.figures.drawing import to_picture
 from midway.report.figures.image_changes import difference, draw_image_changes, draw_severities, image_changes
@@ -110,12 +110,12 @@ def test_figures_are_computed_from_a_network_and_images() -> None:
         "samples",
         "energies",
     ]
-    nothing = Predictions((), compute=lambda: replace(given, method=given.baseline))
+    nothing = PredictionPair((), compute=lambda: replace(given, method=given.baseline))
     assert list(draw_figures(nothing)) == []  # both methods predict the same
     computed = corrections_of(nothing)
     assert computed is not None
     assert (computed.corrected, computed.spoiled, computed.images) == (0, 0, 2)
-    assert corrections_of(Predictions(())) is None
+    assert corrections_of(PredictionPair(())) is None
 
 
 def test_figures_show_the_method_with_its_settings_in_the_run() -> None:

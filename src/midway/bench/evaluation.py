@@ -1,4 +1,4 @@
-"""``midway.evaluate``: the answers of a method to any source of images, measured."""
+"""``midway.evaluate``: the predictions of a method for any source of images, measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from midway.adaptation.base import Method
 from midway.adaptation.parameters import first_weight
 from midway.adaptation.registry import find
 from midway.bench.batches import as_stream
-from midway.bench.measure import AnyStream, answer, measure
+from midway.bench.measure import AnyStream, measure, predict
 from midway.bench.record import Result
 from midway.bench.resources import limited_to
 from midway.data.class_lists import Classes
@@ -29,7 +29,7 @@ def evaluate(
     size: int | None = None,
     on_batch: Callable[[float], None] | None = None,
 ) -> Result:
-    """Show a stream to a method, batch by batch, and measure its answers.
+    """Show a stream to a method, batch by batch, and measure its predictions.
 
     Args:
         method: A method; a plain classifier is evaluated without adaptation (as ``Source``).
@@ -58,7 +58,7 @@ def evaluate(
         )
     if reset:
         method.reset()
-    return measure(method, shown, answer(method, shown, on_batch=on_batch))
+    return measure(method, shown, predict(method, shown, on_batch=on_batch))
 
 
 def _has_just(logits: tuple[int, ...], method: Method, shown: AnyStream) -> bool:

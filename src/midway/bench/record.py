@@ -197,7 +197,7 @@ class Result:
 
     @property
     def seconds_per_batch(self) -> float:
-        """Mean seconds of adaptation and answer; making the batch does not count."""
+        """Mean seconds of adaptation and prediction; making the batch does not count."""
         return self.metrics["seconds_per_batch"]
 
     def repeatable(self) -> dict[str, Any]:
@@ -248,8 +248,8 @@ class Record:
         environment: Versions, processor and threads it ran with.
         command: What started the run.
         finished: When it ended, in UTC.
-        predictions: File with the answers in the folder of the store; None if they were not stored.
-        answers: Arrays ``logits``, ``labels`` and ``group`` on their way to that file; empty in stored records.
+        predictions: File with the predictions in the folder of the store; None if they were not stored.
+        arrays: Arrays ``logits``, ``labels`` and ``group`` on their way to that file; empty in stored records.
     """
 
     cell: Cell
@@ -260,7 +260,7 @@ class Record:
     command: str = ""
     finished: str = ""
     predictions: str | None = None
-    answers: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def replaces(self, known: Record | None) -> bool:
         """Tell whether this record counts instead of an earlier one: a failure never hides a result."""
@@ -314,5 +314,5 @@ class Record:
             raise StoreError(f"{where}: this result is incomplete ({error!r}): repair or remove the line.") from error
 
 
-STORED = tuple(each.name for each in fields(Record) if each.name != "answers")
+STORED = tuple(each.name for each in fields(Record) if each.name != "arrays")
 """The fields of a record in a file, in this order."""

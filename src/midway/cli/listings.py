@@ -36,7 +36,6 @@ REGISTRIES = {
     "datasets": "midway.data.datasets:REGISTRY",
     "engines": "midway.bench.engines:ENGINES",
     "metrics": "midway.metrics:METRICS",
-    "scores": "midway.metrics:SCORES",
     "figures": "midway.report.figures:FIGURES",
 }
 """Name of a registry on the command line -> module and attribute."""

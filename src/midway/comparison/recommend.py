@@ -202,13 +202,13 @@ def recommend(
     by_label = {entry.label: entry for entry in entries}
     predicted = {
         label: Predicted(
-            torch.from_numpy(record.answers["predictions"]),
-            torch.from_numpy(record.answers["mirrored"]),
+            torch.from_numpy(record.arrays["predictions"]),
+            torch.from_numpy(record.arrays["mirrored"]),
             family(by_label[label]),
         )
         for label, record in working.items()
     }
-    found = evidence(predicted, int(working[SOURCE].answers["classes"]), rejected)
+    found = evidence(predicted, int(working[SOURCE].arrays["classes"]), rejected)
     able = [label for label in found if comparison[label].metrics["changed"] >= FEWEST_CHANGES]
     order, best = rank(found, rejected, able)
     if comparison[best].metrics["mirror_information"] <= 0:  # no prediction is informative, so no choice is

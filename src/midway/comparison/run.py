@@ -30,12 +30,12 @@ from midway.bench.batches import Batches, FirstImages, as_stream
 from midway.bench.code import MEASURING, code_digest, modules_of_method
 from midway.bench.engines.base import make_record
 from midway.bench.entries import Entry, parse_entries
-from midway.bench.measure import AnyStream, answer, measure
+from midway.bench.measure import AnyStream, measure, predict
 from midway.bench.resources import limited_to, weights_digest
 from midway.comparison.result import CompareResult, title
 from midway.data.class_lists import Classes, plain_classes
 from midway.data.image_set import UNLABELLED
-from midway.metrics import Answers, compute_scores
+from midway.metrics import Predictions, compute
 from midway.streams import Batch, Scenario, Stream
 
 DEFAULT_METHODS = "source,bn,tent,eata,sar,t3a,lame"
@@ -65,7 +65,7 @@ def compare(
 ) -> CompareResult:
     """Run several methods on the same images, each from the source, and measure their predictions.
 
-    With labels the result has accuracies. Without labels, it has label-free scores (``midway.metrics.SCORES``): the
+    With labels the result has accuracies. Without labels, it has label-free scores (``midway.metrics.METRICS``): the
     share of predictions that differ from the source's, the mean entropy, the number of predicted classes, the share of
     predictions that stay the same if the images are mirrored, and the information that both predictions share.
     ``midway.recommend`` ranks methods. A method that the network does not support is listed with the reason.
@@ -132,10 +132,10 @@ def compare(
                 logger.info("%s: %s", cell.label, _summary(record))
                 if store is not None:
                     store.add(record, command=f"midway.compare(..., {cell.label!r})")
-            if cell.method == SOURCE and record.answers:
-                source = torch.from_numpy(record.answers["logits"])
-            kept = {name: array for name, array in record.answers.items() if name in KEPT}
-            records.append(replace(record, answers=kept))
+            if cell.method == SOURCE and record.arrays:
+                source = torch.from_numpy(record.arrays["logits"])
+            kept = {name: array for name, array in record.arrays.items() if name in KEPT}
+            records.append(replace(record, arrays=kept))
     return CompareResult(tuple(records), labelled)
 
 
@@ -152,15 +152,15 @@ def _counted_if_stopped(records: Sequence[Record], count: int, out: str | Path |
 
 
 def _stored(store: Store, cell: Cell) -> Record | None:
-    """Return the stored record of a cell with its answers; None without them, or if they are of other images.
+    """Return the stored record of a cell with its predictions; None without them, or if they are of other images.
 
-    The file of the answers has the cell's key, which images of the same number share.
+    The file of the predictions has the cell's key, which images of the same number share.
     """
     record = store.find(cell)
     if record is None or record.result is None or not store.has(cell, predictions=True):
         return None
-    answers = load_predictions(store.folder, record)
-    return replace(record, answers=answers) if str(answers.get("code")) == cell.code else None
+    arrays = load_predictions(store.folder, record)
+    return replace(record, arrays=arrays) if str(arrays.get("code")) == cell.code else None
 
 
 def read_entries(methods: str | Sequence[str]) -> list[Entry]:
@@ -252,15 +252,15 @@ def _run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if cell.method == SOURCE else "default")
             method = adapt(network, cell.method, **cell.settings)
-            answers = answer(method, stream, on_batch=lambda value: show(cell.label, value), mirrored=mirrored)
-        kept = {"predictions": answers.predictions, "classes": torch.tensor(answers.logits.shape[1])}
-        if answers.mirrored is not None:
-            kept["mirrored"] = answers.mirrored.argmax(dim=1)
+            predictions = predict(method, stream, on_batch=lambda value: show(cell.label, value), mirrored=mirrored)
+        kept = {"predictions": predictions.predicted, "classes": torch.tensor(predictions.logits.shape[1])}
+        if predictions.mirrored is not None:
+            kept["mirrored"] = predictions.mirrored.argmax(dim=1)
         if cell.method == SOURCE:
-            kept |= {"logits": answers.logits, "labels": answers.labels, "group": answers.group}
-            source = answers.logits
-        result = measure(method, stream, answers)
-        result = replace(result, metrics=result.metrics | compute_scores(_beside(answers, source)))
+            kept |= {"logits": predictions.logits, "labels": predictions.labels, "group": predictions.group}
+            source = predictions.logits
+        result = measure(method, stream, predictions)
+        result = replace(result, metrics=result.metrics | compute(_beside(predictions, source), label_free=True))
     except Exception as error:
         if cell.method == SOURCE:
             raise
@@ -271,11 +271,11 @@ def _run(
     return make_record(cell, result, failure, time.perf_counter() - started, arrays)
 
 
-def _beside(answers: Answers, source: Tensor | None) -> Answers:
-    """Return answers with those of the source, which must be as many: a source that gives other images is an error."""
-    if source is not None and len(source) != len(answers.logits):
-        raise ValueError(f"the data gave {len(answers.logits)} images, and {len(source)} to the source.")
-    return replace(answers, source=source)
+def _beside(predictions: Predictions, source: Tensor | None) -> Predictions:
+    """Return predictions with those of the source, which must be as many: the data must give the same images again."""
+    if source is not None and len(source) != len(predictions.logits):
+        raise ValueError(f"the data gave {len(predictions.logits)} images, and {len(source)} to the source.")
+    return replace(predictions, source=source)
 
 
 class _Unlabelled:

@@ -18,7 +18,7 @@ from midway.adaptation.space import SearchSpace
 from midway.bench import Cell, Grid, ResourceCache
 from midway.bench.engines.base import using_threads
 from midway.bench.entries import Entry
-from midway.bench.measure import answer
+from midway.bench.measure import predict
 from midway.data import corruption_names
 from midway.data.class_lists import Classes, plain_classes
 from midway.methods import find, hyperparameters, names
@@ -152,7 +152,7 @@ class Search:
 def check_labels(cells: Sequence[Cell], resources: ResourceCache) -> None:
     """Raise before a search begins if labels are not those of the network's logits, as ``midway run`` does.
 
-    The unadapted network answers two images of each stream, those with the lowest and the highest label.
+    The unadapted network predicts two images of each stream, those with the lowest and the highest label.
     """
     for cell in cells:
         here = replace(cell, device="cpu", precision="float32")  # the trials may run on other machines
@@ -167,7 +167,7 @@ def check_labels(cells: Sequence[Cell], resources: ResourceCache) -> None:
             name=stream.name,
             folder_classes=stream.folder_classes,
         )
-        answer(find("source")(resources.network(here)), two)
+        predict(find("source")(resources.network(here)), two)
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def score(
 
 
 class _Run:
-    """A method on a stream, with counts of its correct answers."""
+    """A method on a stream, with counts of its correct predictions."""
 
     def __init__(self, cell: Cell, stream: Stream, resources: ResourceCache) -> None:
         self.cell, self.stream = cell, stream

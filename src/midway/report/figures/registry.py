@@ -51,8 +51,8 @@ class NetworkAndImages:
         return method
 
 
-class Predictions(NamedTuple):
-    """Predictions of two methods: stored by ``midway run --keep-predictions``, or computed if there are none."""
+class PredictionPair(NamedTuple):
+    """PredictionPair of two methods: stored by ``midway run --keep-predictions``, or computed if there are none."""
 
     runs: Sequence[tuple[Path, Sequence[Record]]]  # folders and their records
     baseline: str = "tent"  # label of the method whose errors are corrected
@@ -63,7 +63,7 @@ class Predictions(NamedTuple):
 SOURCES: dict[type, str] = {
     Frame: "results",
     StudyResult: "a search",
-    Predictions: "predictions, stored or with --pictures",
+    PredictionPair: "predictions, stored or with --pictures",
     NetworkAndImages: "network and images, with --pictures",
 }
 """Every class of sources, and its description in messages and listings."""
