@@ -30,7 +30,7 @@ from scipy.stats import spearmanr
 
 from midway.bench.entries import parse_entries
 from midway.comparison.pairwise import Predicted, evidence, family, standard_error
-from midway.comparison.recommend import CANDIDATES, FEWEST_CHANGES, collapsed, rank
+from midway.comparison.recommend import CANDIDATES, FEWEST_CHANGES, has_collapsed, rank
 from midway.comparison.run import SOURCE
 from midway.metrics import Predictions, compute
 from midway.metrics.label_free import shared_information
@@ -75,7 +75,7 @@ def scored(files: dict[str, dict[str, np.ndarray]], labels: Sequence[str]) -> tu
         source = torch.from_numpy(files[SOURCE]["logits"]).float()
         predictions = Predictions(logits, torch.full((len(logits),), -1), logits[:, 0], source=source)
         own = compute(predictions, label_free=True)
-        rejected += [label] if collapsed(own) else []
+        rejected += [label] if has_collapsed(own) else []
         able += [label] if own["changed"] >= FEWEST_CHANGES else []
     found = evidence(predicted, source.shape[1], rejected)
     order, best = rank(found, rejected, able)
@@ -160,7 +160,7 @@ def former(candidates: Candidates) -> str:
     able = {
         label: values["mirror_information"] + 2 * ("'clustered'" in label)
         for label, values in candidates.items()
-        if values["mirror_information"] > source and values["changed"] >= 2 and not collapsed(values)
+        if values["mirror_information"] > source and values["changed"] >= 2 and not has_collapsed(values)
     }
     return max(able, key=lambda label: able[label]) if able else SOURCE
 

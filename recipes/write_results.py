@@ -81,7 +81,7 @@ def write_section(section: Section, folder: Path) -> str:
     scenarios = [Scenario.parse(text) for text in section.streams]
     shown = ordered_frame(records, grids).where(label=section.rows or None, scenario=scenarios or None)
     rows = complete_seeds(shown)
-    data = paper.comparable(records[0].cell.data)
+    data = paper.find_comparable(records[0].cell.data)
     table = paper_table(rows, data=data, title=section.title)
     seeds = sorted(rows.unique("seed"))
     count = f"{section.images:,} images per stream"

@@ -89,7 +89,7 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def printable(text: str) -> bool:
+def is_printable(text: str) -> bool:
     """Tell whether a text can be a line of a file or a terminal.
 
     Not if it has control characters, or if the command line had bytes that are not UTF-8.

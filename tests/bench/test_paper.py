@@ -140,4 +140,4 @@ def test_the_numbers_are_part_of_the_package() -> None:
 
 def test_data_sets_that_compare_to_those_of_the_paper() -> None:
     names = ("cifar10-mini", "cifar100-c", "pacs")
-    assert [paper.comparable(name) for name in names] == ["cifar10c", "cifar100c", None]
+    assert [paper.find_comparable(name) for name in names] == ["cifar10c", "cifar100c", None]

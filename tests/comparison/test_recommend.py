@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.registry import METHODS
-from midway.comparison.recommend import collapsed, rank
+from midway.comparison.recommend import has_collapsed, rank
 from midway.metrics import Predictions, compute
 from midway.testing import tiny_network
 
@@ -190,9 +190,9 @@ def test_a_collapsed_method_is_not_recommended_even_alone() -> None:
 
 
 def test_one_class_is_a_collapse_even_if_the_source_has_hardly_more() -> None:
-    assert collapsed({"late_classes": 100.0, "classes_used": 1.0})
-    assert not collapsed({"late_classes": 100.0, "classes_used": 1.2})
-    assert collapsed({"late_classes": 59.0, "classes_used": 5.0})
+    assert has_collapsed({"late_classes": 100.0, "classes_used": 1.0})
+    assert not has_collapsed({"late_classes": 100.0, "classes_used": 1.2})
+    assert has_collapsed({"late_classes": 59.0, "classes_used": 5.0})
 
 
 def test_labels_are_not_used_and_failures_are_listed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from midway.adaptation.problem import LARGE_SIDE
-from midway.bench.resources import arranged
+from midway.bench.resources import arrange
 from midway.data import ImageSet, load, names
 from midway.data.class_lists import Classes
 from midway.data.image_set import UNLABELLED
@@ -105,7 +105,7 @@ def as_stream(
         logits = data.logits
         side = min(data.images.shape[1:3])
         batch_size = batch_size or published_batch_size(side)
-        data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=batch_size)
+        data = pure(arrange(data, images=None, seed=seed), "clean", batch_size=batch_size)
         data.name = name or data.name  # what messages call it; pure:clean is unknown to who gave a folder
     stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
     return stream if images is None else FirstImages(stream, images), logits

@@ -14,7 +14,7 @@ from midway.adaptation.registry import find
 from midway.bench.batches import as_stream
 from midway.bench.measure import AnyStream, measure, predict
 from midway.bench.record import Result
-from midway.bench.resources import limited_to
+from midway.bench.resources import limit_classes
 from midway.data.class_lists import Classes
 from midway.data.loaders.imagenet_variants import is_imagenet_subset
 
@@ -50,7 +50,7 @@ def evaluate(
     """
     shown, logits = as_stream(stream, images=images, classes=classes, size=size)
     if not isinstance(method, Method):
-        method = find("source")(method if logits is None else limited_to(method, logits))
+        method = find("source")(method if logits is None else limit_classes(method, logits))
     elif logits is not None and not _has_just(logits, method, shown):
         raise ValueError(
             "the classes are some of the network's: adapt the network limited to them, "

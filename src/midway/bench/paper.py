@@ -112,7 +112,7 @@ def _accuracies() -> dict[tuple[str, tuple[str, ...], float | None, str, str], f
     return {(s.data, s.shifts, s.ratio, s.method, s.group): s.accuracy for s in scores()}
 
 
-def comparable(data: str) -> str | None:
+def find_comparable(data: str) -> str | None:
     """Return the data set of the paper that compares to one of ours, or None."""
     family = data.removesuffix("-mini").removesuffix("-c")
     return {"cifar10": "cifar10c", "cifar100": "cifar100c"}.get(family)

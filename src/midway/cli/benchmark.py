@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from midway.bench import Grid, LocalEngine, Store
-from midway.bench.benchmark import LEFT_OUT, benchmark_cells, benchmark_entries, benchmark_streams
+from midway.bench.benchmark import LEFT_OUT, benchmark_cells, benchmark_entries, select_columns
 from midway.bench.budget import fit_grid, read_duration
 from midway.cli.report import print_table, report_run
-from midway.cli.run import check_device, command_line, parse_integers, run_into, split_commas, stored
-from midway.cli.signals import stopped
-from midway.cli.terminal import in_words, terminal
+from midway.cli.run import check_device, command_line, find_records, parse_integers, run_into, split_commas
+from midway.cli.signals import create_exit
+from midway.cli.terminal import show_duration, terminal
 from midway.report import export, frame, stored_run
 from midway.report.benchmark import benchmark_table
 from midway.report.render import FORMATS
@@ -54,7 +54,7 @@ def benchmark(
     The same command continues a run that was stopped.
     """
     console = terminal()
-    columns = benchmark_streams(split_commas(streams) or ())
+    columns = select_columns(split_commas(streams) or ())
     grid = Grid(
         methods=benchmark_entries(methods),
         networks=(network,),
@@ -75,13 +75,13 @@ def benchmark(
             grid, fitted = fit_grid(grid, store, seconds, jobs=jobs, resources=engine.resources)
             left_out |= fitted.left_out
             if fitted.seconds > seconds:
-                least = f"{fitted.images:,} images take about {in_words(fitted.seconds)}, more than {budget}"
+                least = f"{fitted.images:,} images take about {show_duration(fitted.seconds)}, more than {budget}"
                 console.print(f"{least}: the remaining methods cannot take less.", highlight=False)
         cells = benchmark_cells(grid, columns)
         tally = run_into(console, cells, store, engine, keep_old=keep_old)
-        records = stored(store, cells, keep_old=keep_old)
+        records = find_records(store, cells, keep_old=keep_old)
     if tally is None and not records:
-        raise stopped()
+        raise create_exit()
     counted = f", {grid.images:,} images a corruption" if grid.images else ""
     counted += ", bf16" if cells[0].precision == "bf16" else ""
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
@@ -94,4 +94,4 @@ def benchmark(
     run = stored_run(out.resolve().name, records, folder=out, command=command_line(), left_out=left_out)
     report_run(console, run)
     if tally is None or any(record.failure for record in records):
-        raise stopped() if tally is None else typer.Exit(1)
+        raise create_exit() if tally is None else typer.Exit(1)

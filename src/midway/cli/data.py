@@ -15,7 +15,7 @@ from rich.progress import Progress, TaskID, TimeElapsedColumn
 from rich.table import Table
 
 from midway import data
-from midway.cli.signals import stopped
+from midway.cli.signals import create_exit
 from midway.cli.terminal import Json, print_json, terminal
 from midway.data.datasets import REGISTRY
 from midway.data.manifest import Manifest
@@ -110,7 +110,7 @@ def make(
         parts = (() if manifest is None else tuple(manifest.files), () if manifest is None else manifest.due)
         done, due = (sum(part != "labels.npy" for part in some) for some in parts)
         terminal().print(f"Stopped: {done} of {done + due} parts are in {folder}. Run the same command to continue.")
-        raise stopped() from None
+        raise create_exit() from None
     terminal().print(f"[bold]{name}[/] is in {path}.", soft_wrap=True)
 
 

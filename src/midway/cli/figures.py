@@ -15,7 +15,7 @@ from midway import data
 from midway.adaptation.registry import WRAP
 from midway.bench import Cell, Record
 from midway.bench.entries import Entry, import_plugins
-from midway.bench.resources import arranged, load_network
+from midway.bench.resources import arrange, load_network
 from midway.cli.run import Import, split_commas
 from midway.cli.terminal import terminal
 from midway.report import group_records, read_run
@@ -83,7 +83,7 @@ def figures(
         network, clean = _load(records)
         return NetworkAndImages(
             network,
-            arranged(clean, images=images, seed=seed),
+            arrange(clean, images=images, seed=seed),
             batch_size=batch_size,
             image=image,
             shift=rest,

@@ -12,11 +12,11 @@ from rich.console import Console
 from midway import data as datasets
 from midway import models
 from midway.bench import Grid, LocalEngine, Record, Store, paper, suites
-from midway.bench.budget import CostEstimator, Fit, fit_grid, read_duration
+from midway.bench.budget import BudgetChoice, CostEstimator, fit_grid, read_duration
 from midway.bench.resources import load_network
 from midway.cli.report import print_table, report_run
-from midway.cli.run import check_device, command_line, default_jobs, run_into, show_results, split_commas, stored
-from midway.cli.signals import stopped
+from midway.cli.run import check_device, command_line, default_jobs, find_records, run_into, show_results, split_commas
+from midway.cli.signals import create_exit
 from midway.cli.terminal import ProgressLine, terminal
 from midway.metrics import METRICS
 from midway.report import Table, export, frame, group_records, stored_run
@@ -104,20 +104,25 @@ def paper_table(
             console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
             grid, fitted = fit_grid(grid, store, seconds, jobs=jobs, resources=engine.resources)
         tally = run_into(console, grid.cells(), store, engine)
-        records = stored(store, grid.cells())
+        records = find_records(store, grid.cells())
     title = f"{chosen.title}. {network} on {data}"
-    _show(console, _table(title, records, paper.comparable(data), metric or ("accuracy",), budget, fitted), folder)
+    _show(console, _table(title, records, paper.find_comparable(data), metric or ("accuracy",), budget, fitted), folder)
     left_out = fitted.left_out if fitted else None
     run = stored_run(folder.resolve().name, records, folder=folder, command=command_line(), left_out=left_out)
     report_run(console, run)
     for part, comparison in versus_best(frame(records)).items():
         console.print(f"mita on {part}: {comparison}", highlight=False)
     if tally is None or any(record.failure for record in records):
-        raise stopped() if tally is None else typer.Exit(1)
+        raise create_exit() if tally is None else typer.Exit(1)
 
 
 def _table(
-    title: str, records: Sequence[Record], data: str | None, metrics: Sequence[str], budget: str, fitted: Fit | None
+    title: str,
+    records: Sequence[Record],
+    data: str | None,
+    metrics: Sequence[str],
+    budget: str,
+    fitted: BudgetChoice | None,
 ) -> Table:
     counts = {record.result.images for record in records if record.result is not None}
     images = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)})) if counts else "no"
@@ -175,7 +180,7 @@ def demo(
         grid, fitted = _fit_demo(console, grids, store, engine, budget)
         slowest_first = sorted(grid.cells(), key=lambda cell: cell.method != "mita")  # they end at about the same time
         tally = run_into(console, slowest_first, store, engine)
-        records = stored(store, grid.cells())
+        records = find_records(store, grid.cells())
     if tally is not None and any(entry.name == "mita" for entry in grid.methods):
         _draw_image_changes(out, seed)
     show_results(console, out, records, tally, left_out=fitted.left_out)
@@ -185,7 +190,7 @@ def demo(
 
 def _fit_demo(
     console: Console, grids: Sequence[Grid], store: Store, engine: LocalEngine, budget: float
-) -> tuple[Grid, Fit]:
+) -> tuple[Grid, BudgetChoice]:
     """Return the largest plan that fits the time, or the smallest; say before it runs how long it takes."""
     estimator = CostEstimator(engine.resources)
     for plan in grids:

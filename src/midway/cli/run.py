@@ -28,8 +28,8 @@ from midway.bench.plan import locate, read_plan
 from midway.bench.resources import check_data
 from midway.bench.store import RESULTS
 from midway.cli.data import parse_severities
-from midway.cli.signals import stopped
-from midway.cli.terminal import PLAN_COLUMNS, Json, RunProgress, in_words, print_json, print_plan, terminal
+from midway.cli.signals import create_exit
+from midway.cli.terminal import PLAN_COLUMNS, Json, RunProgress, print_json, print_plan, show_duration, terminal
 from midway.models import ARCHITECTURES
 
 ENGINE_HELP = f"Where it runs: {', '.join(ENGINES)}."
@@ -122,7 +122,7 @@ def run(
     console = terminal(stderr=as_json)
     with Store(folder, wait=wait) as store:
         tally = run_into(console, cells, store, chosen, keep_predictions=keep_predictions, keep_old=keep_old)
-        records = stored(store, cells, keep_old=keep_old)
+        records = find_records(store, cells, keep_old=keep_old)
     if as_json:
         print_json([_as_row(record) for record in records])
     show_results(console, folder, records, tally)
@@ -187,7 +187,7 @@ def run_into(
         return None
 
 
-def stored(store: Store, cells: Sequence[Cell], *, keep_old: bool = False) -> list[Record]:
+def find_records(store: Store, cells: Sequence[Cell], *, keep_old: bool = False) -> list[Record]:
     """Return the records of cells that have one."""
     return [record for cell in cells if (record := store.find(cell, keep_old=keep_old)) is not None]
 
@@ -208,7 +208,7 @@ def show_results(
     if tally is None:
         with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the report
             report_run(console, run)
-        raise stopped()
+        raise create_exit()
     for comparison in run.comparisons:
         if comparison.records:
             print_table(console, comparison.table())
@@ -239,7 +239,7 @@ def _show_other_results(console: Console, store: Store, cells: Sequence[Cell], *
     keys = {cell.key for cell in cells}
     if others := sum(record.cell.key not in keys for record in store.records):
         console.print(f"{others} results in the folder have other settings; they are not changed.", highlight=False)
-    current, used = environment(), [record for record in stored(store, cells, keep_old=keep_old) if record.result]
+    current, used = environment(), [record for record in find_records(store, cells, keep_old=keep_old) if record.result]
     for part in ("torch", "cpu"):
         if other := {str(record.environment.get(part)) for record in used} - {current[part]}:
             names = ", ".join(sorted(other))
@@ -276,7 +276,7 @@ def _show_plan(
         left += [] if finished else [estimator.seconds(cell)]
         rows.append({"key": cell.key, **cell.to_dict(), "seconds": 0.0 if finished else left[-1], "done": finished})
         network = cell.network.rpartition("/")[2]
-        shown = "done" if finished else in_words(left[-1])
+        shown = "done" if finished else show_duration(left[-1])
         row = (cell.label, network, cell.data, cell.scenario, cell.seed, cell.batch_size, cell.key, shown)
         lines.append(dict(zip(PLAN_COLUMNS, map(str, row), strict=True)))
     if as_json:
@@ -284,7 +284,7 @@ def _show_plan(
         return
     print_plan(console, lines)
     slots = engine.slots(CellTask(cells[0]))
-    seconds = in_words(sum(left) / min(slots, max(len(left), 1)))
+    seconds = show_duration(sum(left) / min(slots, max(len(left), 1)))
     console.print(f"{len(cells)} cells, {len(left)} to run: about {seconds} with {slots} at a time.", highlight=False)
 
 

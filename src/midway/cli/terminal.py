@@ -92,7 +92,7 @@ class ProgressLine(_Bar):
             self.console.print(f"{100 * done / total:.0f} %  {doing}", highlight=False)
 
 
-def in_words(seconds: float) -> str:
+def show_duration(seconds: float) -> str:
     """Return a duration in words, such as 3.2 s, 1 min 15 s or 2 h 2 min."""
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -153,7 +153,7 @@ class RunProgress(_Bar, Watcher):
         self._show(f"{cell}: {outcome}")
         if not self.console.is_terminal:
             self.last_line = time.monotonic()
-            line = f"[{self.done}/{self.total}] {cell}: {outcome} ({in_words(record.seconds)}{self._left()})"
+            line = f"[{self.done}/{self.total}] {cell}: {outcome} ({show_duration(record.seconds)}{self._left()})"
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _show(self, doing: str) -> None:
@@ -173,4 +173,4 @@ class RunProgress(_Bar, Watcher):
             * (1 - self.shares.get(cell.key, 0))
             for cell in self.waiting
         )
-        return f", {in_words(left / min(self.jobs, len(self.waiting)))} left"
+        return f", {show_duration(left / min(self.jobs, len(self.waiting)))} left"

@@ -24,11 +24,11 @@ from midway.cli.run import (
     check_device,
     command_line,
     create_engine,
+    find_records,
     split_commas,
-    stored,
 )
-from midway.cli.signals import stopped
-from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
+from midway.cli.signals import create_exit
+from midway.cli.terminal import ProgressLine, RunProgress, show_duration, terminal
 from midway.report import search_run, write_report
 from midway.report.figures import draw_figures, save
 from midway.significance import PairedComparison, compare_paired
@@ -128,7 +128,7 @@ def tune(
     except KeyboardInterrupt:
         done = finished_trials(search, storage or str(folder / "study.journal"))
         console.print(f"Stopped: {done} of {trials} trials are stored. Run the same command to continue.")
-        raise stopped() from None
+        raise create_exit() from None
     result = replace(result, command=command_line())
     _show(console, result)
     plan = _save(console, folder, search, result)
@@ -183,7 +183,7 @@ def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | No
             ending = error
         except KeyboardInterrupt:
             console.print("Stopped while measuring the gain. Run the same command to continue.")
-            ending = stopped()
+            ending = create_exit()
     if failed := result.count("failed"):
         console.print(f"{failed} trials failed; {STUDY} has the reasons.")
     page = write_report(search_run(folder, result), folder / "report.html")
@@ -198,7 +198,7 @@ def measure_gain(console: Console, plan: Path, jobs: int = 1, *, command: str = 
     with Store(plan.parent / HELD_OUT) as store:
         with RunProgress(console, jobs) as progress:
             run(cells, store, LocalEngine(jobs=jobs), command=command, watcher=progress)
-        records = stored(store, cells)
+        records = find_records(store, cells)
     accuracy: dict[str, list[float]] = {}
     for record in records:
         if record.result is None:
@@ -218,7 +218,7 @@ class _TrialPrinter:
     def __call__(self, trial: TrialRecord) -> None:
         if trial.state == "complete" and (self.best is None or (trial.accuracy or 0) > (self.best.accuracy or 0)):
             self.best = trial
-        duration = "" if trial.seconds is None else f", {in_words(trial.seconds)}"
+        duration = "" if trial.seconds is None else f", {show_duration(trial.seconds)}"
         value = "" if trial.accuracy is None else f" {trial.accuracy:.2f} %"
         line = f"trial {trial.number} {trial.state}{value}{duration}  {_settings(trial)} {trial.failure}".rstrip()
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -198,7 +198,7 @@ def recommend(
     if "mirror_information" not in comparison[SOURCE].metrics:
         raise ValueError("methods are ranked by their answers to mirrored images, and these inputs are no images.")
     working = {record.cell.label: record for record in comparison.records if record.result}
-    rejected = {label for label in working if label != SOURCE and collapsed(comparison[label].metrics)}
+    rejected = {label for label in working if label != SOURCE and has_collapsed(comparison[label].metrics)}
     by_label = {entry.label: entry for entry in entries}
     predicted = {
         label: Predicted(
@@ -240,7 +240,7 @@ def rank(
     return [best, *(label for label in order if label != best)], best
 
 
-def collapsed(scores: Mapping[str, float]) -> bool:
+def has_collapsed(scores: Mapping[str, float]) -> bool:
     """Return whether a method uses one class, or far fewer classes than the source for the last images."""
     return scores["late_classes"] < FEWEST_CLASSES or scores.get("classes_used", ONE_CLASS) < ONE_CLASS
 
@@ -258,7 +258,7 @@ def _candidate(entry: Entry, comparison: CompareResult, found: Mapping[str, Tens
     if entry.label == SOURCE:
         reason = f"the network as it is: {agreement}, uses {classes:.1f} classes"
         return Candidate(entry.label, 0.0, 0.0, 1.0, reason, False, code)
-    rejected = collapsed(metrics)
+    rejected = has_collapsed(metrics)
     guard = (
         f"has collapsed: it uses {classes:.1f} classes, for the last images {metrics['late_classes']:.0f} % as many as "
         "the source"

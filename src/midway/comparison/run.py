@@ -31,7 +31,7 @@ from midway.bench.code import MEASURING, code_digest, modules_of_method
 from midway.bench.engines.base import make_record
 from midway.bench.entries import Entry, parse_entries
 from midway.bench.measure import AnyStream, measure, predict
-from midway.bench.resources import limited_to, weights_digest
+from midway.bench.resources import limit_classes, weights_digest
 from midway.comparison.result import CompareResult, title
 from midway.data.class_lists import Classes, plain_classes
 from midway.data.image_set import UNLABELLED
@@ -109,7 +109,7 @@ def compare(
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the network that you adapted.")
     entries = read_entries(methods)
     source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, size=size, seed=seed)
-    network = without_parallel(model) if logits is None else limited_to(without_parallel(model), logits)
+    network = without_parallel(model) if logits is None else limit_classes(without_parallel(model), logits)
     stream: AnyStream = source_stream if _reusable(source_stream) else _Replayed(source_stream)
     stream = stream if labels else _Unlabelled(stream)
     first = next(iter(stream), None)

@@ -113,7 +113,7 @@ def _evaluate(
 
 
 @dataclass(frozen=True)
-class TaskOfCell(Task):
+class ResourceTask(Task):
     """A task with the threads and the device of a cell; it needs modules that register its method and so on."""
 
     cell: Cell
@@ -136,7 +136,7 @@ class TaskOfCell(Task):
 
 
 @dataclass(frozen=True)
-class CellTask(TaskOfCell):
+class CellTask(ResourceTask):
     """One cell as a task; its record carries the predictions if they are wanted."""
 
     throttled: ClassVar[bool] = True

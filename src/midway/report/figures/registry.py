@@ -22,7 +22,7 @@ from midway.tune.result import StudyResult
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Source = TypeVar("Source")
+FigureSource = TypeVar("FigureSource")
 Data = TypeVar("Data")
 
 
@@ -94,8 +94,8 @@ def figure(
     *,
     title: str,
     caption: str,
-    source: type[Source],
-    build: Callable[[Source], Data],
+    source: type[FigureSource],
+    build: Callable[[FigureSource], Data],
     requires: str,
     example: str = "",
     enough: Callable[[Data], bool] = bool,

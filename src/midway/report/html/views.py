@@ -33,7 +33,7 @@ LARGEST_PICTURE = 3_000_000
 DRAWN = ("scenarios", "outlier_ratio", "over_time", "cost_seconds", "cost_gflops", "history", "importance")
 """Figures of ``midway figures`` that the page draws as charts."""
 
-Cell = str | tuple[float, str] | None
+CellContent = str | tuple[float, str] | None
 """A text, a number to sort by and how it is written, or nothing."""
 
 Chart = dict[str, Any]
@@ -114,7 +114,7 @@ def _shade(gain: float | None, largest: float) -> str:
     return f"--gain:{share}%" if share > 0 else f"--loss:{-share}%" if share < 0 else ""
 
 
-def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str], list[list[Cell]]]:
+def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str], list[list[CellContent]]]:
     """Return headings and rows of every metric but the accuracy: means over all streams and seeds."""
     names = [name for name in frame.unique("metric") if name not in ("accuracy", IMAGES)]
     values: dict[tuple[str, str], list[float]] = {}
@@ -134,7 +134,7 @@ def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str
     return heads, [[styles[label].title, *[number(means.get((label, name))) for name in names]] for label in labels]
 
 
-def number(value: float | None) -> Cell:
+def number(value: float | None) -> CellContent:
     """Return a number as a cell."""
     return None if value is None or math.isnan(value) else (value, show_number(value))
 
