@@ -95,7 +95,7 @@ def test_the_demo_drops_a_stream_before_images_and_says_so_beforehand(
     monkeypatch.setattr(CostEstimator, "estimate", lambda self, cell: CostEstimate(0.005, 0.005))
     monkeypatch.setattr(CostEstimator, "image_seconds", lambda self, cell: 0.0)
     ran: list[Cell] = []
-    monkeypatch.setattr("midway.cli.paper.run_into", lambda console, cells, *others: ran.extend(cells))
+    monkeypatch.setattr("midway.cli.demo.run_into", lambda console, cells, *others: ran.extend(cells))
     flags = ["--methods", "bn", "--budget", str(budget), "--jobs", "1", "--out", str(tmp_path)]
     answer = runner.invoke(app, ["demo", *flags])
     assert said in " ".join(answer.output.split())

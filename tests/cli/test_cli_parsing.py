@@ -8,7 +8,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from midway.cli.run import create_engine, parse_integers, split_commas
+from midway.cli.options import create_engine, parse_integers, split_commas
 from midway.cli.terminal import ProgressLine, show_duration, terminal
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from midway.bench import ENGINES, Grid, LocalEngine, engine, read_records, run_cell
 from midway.bench.record import Failure, Record
 from midway.cli import app, main
-from midway.cli.run import parse_integers
+from midway.cli.options import parse_integers
 from midway.cli.terminal import RunProgress, show_duration
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import METHODS

@@ -16,7 +16,7 @@ from midway.adaptation.registry import WRAP
 from midway.bench import Cell, Record
 from midway.bench.entries import Entry, import_plugins
 from midway.bench.resources import arrange, load_network
-from midway.cli.run import Import, split_commas
+from midway.cli.options import Import, split_commas
 from midway.cli.terminal import terminal
 from midway.report import group_records, read_run
 from midway.report.figures import (

@@ -6,9 +6,8 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import IO, Annotated, Any, Self
+from typing import IO, Any, Self
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -23,8 +22,6 @@ SECONDS_BETWEEN_LINES = 10.0
 PLAN_COLUMNS = ("method", "network", "data", "scenario", "seed", "batch", "key", "estimate")
 WIDE = 110
 """Columns of a terminal from which on the cells of a plan have all columns."""
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 
 def terminal(file: IO[str] | None = None, *, stderr: bool = False) -> Console:

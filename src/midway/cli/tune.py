@@ -14,19 +14,8 @@ from midway.bench import Engine, LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
 from midway.bench.entries import READERS, import_plugins, parse_entries
 from midway.bench.resources import ResourceCache, check_data
-from midway.cli.compare import Size
-from midway.cli.run import (
-    ENGINE_HELP,
-    Address,
-    Classes,
-    EngineOption,
-    Import,
-    check_device,
-    command_line,
-    create_engine,
-    find_records,
-    split_commas,
-)
+from midway.cli.options import ENGINE_HELP, Address, Classes, EngineOption, Import, Size, create_engine, split_commas
+from midway.cli.run import check_device, command_line, find_records
 from midway.cli.signals import create_exit
 from midway.cli.terminal import ProgressLine, RunProgress, show_duration, terminal
 from midway.report import search_run, write_report
