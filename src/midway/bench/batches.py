@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import DataLoader, SequentialSampler
 
 from midway.adaptation.problem import LARGE_SIDE
+from midway.bench.measure import AnyStream
 from midway.bench.resources import arrange
 from midway.data import ImageSet, load, names
 from midway.data.class_lists import Classes
@@ -60,14 +63,22 @@ class Batches:
             yield batch
 
 
-class FirstImages:
+class _Adaptor:
+    """Another way to read a stream, with its name and groups."""
+
+    def __init__(self, stream: AnyStream) -> None:
+        self.stream, self.name, self.groups = stream, stream.name, stream.groups
+        self.folder_classes = stream.folder_classes
+
+
+class FirstImages(_Adaptor):
     """The first images of a stream, for sources that are long or endless."""
 
-    def __init__(self, stream: Stream | Batches, images: int) -> None:
+    def __init__(self, stream: AnyStream, images: int) -> None:
         if images < 1:
             raise ValueError(f"images must be at least 1, got {images}.")
-        self.stream, self.images = stream, images
-        self.name, self.groups, self.folder_classes = stream.name, stream.groups, stream.folder_classes
+        super().__init__(stream)
+        self.images = images
 
     def __iter__(self) -> Iterator[Batch]:
         left = self.images
@@ -76,6 +87,47 @@ class FirstImages:
             left -= len(batch)
             if left <= 0:  # before the next batch is asked for: an endless source may wait for it
                 return
+
+
+class Unlabelled(_Adaptor):
+    """A stream whose labels are not used."""
+
+    def __init__(self, stream: AnyStream) -> None:
+        super().__init__(stream)
+        self.folder_classes = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self.stream:
+            yield replace(batch, labels=torch.full_like(batch.labels, UNLABELLED))
+
+
+class Replayed(_Adaptor):
+    """A stream that can be read once: its batches are kept for the next method."""
+
+    def __init__(self, stream: AnyStream) -> None:
+        super().__init__(stream)
+        self.rest, self.batches = iter(stream), list[Batch]()
+
+    def __iter__(self) -> Iterator[Batch]:
+        index = 0
+        while index < len(self.batches) or self._read():
+            yield self.batches[index]
+            index += 1
+
+    def _read(self) -> bool:
+        batch = next(self.rest, None)
+        self.batches += [] if batch is None else [batch]
+        return batch is not None
+
+
+def is_repeatable(stream: AnyStream) -> bool:
+    """Tell whether every method can read the same batches in the same order from the source itself."""
+    if isinstance(stream, FirstImages):
+        return is_repeatable(stream.stream)
+    source = stream.source if isinstance(stream, Batches) else None
+    if isinstance(source, DataLoader):
+        return isinstance(source.sampler, SequentialSampler)
+    return isinstance(stream, Stream) or (hasattr(source, "__len__") and hasattr(source, "__getitem__"))
 
 
 def as_stream(
