@@ -36,7 +36,7 @@ from midway.bench import Cell, Grid, LocalEngine, Record, ResourceCache, Store, 
 from midway.bench.engines.base import using_threads
 from midway.bench.suites import SUITES, suite
 from midway.cli.terminal import show_duration
-from midway.cost import count_passes
+from midway.cost.measured import count_passes
 from midway.models import create, load
 
 OUT = Path("runs/benchmarks/simulate_cluster.json")

@@ -23,7 +23,7 @@ from midway.adaptation.selection import record_shares, redundancy_margin, reliab
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.adaptation.state import capture, restored
 from midway.adaptation.views import augmix_views, crops, draw
-from midway.cost import count_passes
+from midway.cost.measured import count_passes
 from midway.methods.dua import update_running_statistics
 from midway.methods.lame import affinities, smooth
 from midway.methods.memo import marginal_entropy

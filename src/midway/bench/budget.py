@@ -23,7 +23,7 @@ from midway.bench.plan import Grid
 from midway.bench.record import Cell
 from midway.bench.resources import ResourceCache
 from midway.bench.store import Store
-from midway.cost import count_cost
+from midway.cost.measured import count_cost
 
 LEAST_BATCHES = 2
 """With fewer batches nothing adapts from one to the next; entries are left out instead."""

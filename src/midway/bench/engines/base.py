@@ -25,7 +25,7 @@ from midway.bench.environment import environment
 from midway.bench.measure import measure, predict
 from midway.bench.record import Cell, Failure, Record, Result
 from midway.bench.resources import ResourceCache
-from midway.cost import count_cost
+from midway.cost.measured import count_cost
 
 T = TypeVar("T", bound=Task)
 E = TypeVar("E", bound="type[Engine]")
