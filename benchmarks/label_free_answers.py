@@ -27,7 +27,7 @@ from torch import Tensor, nn
 import midway
 from midway.adaptation.batch_norm.cluster_state import trackers_of
 from midway.bench.entries import parse_entries
-from midway.bench.resources import arranged, load_network
+from midway.bench.resources import arrange, load_network
 from midway.data import ImageSet, corruption_names
 from midway.streams import Stream, build
 
@@ -161,7 +161,7 @@ def pacs_streams(root: Path | None) -> Iterator[Stream]:
     """Yield a stream for each domain, named after it."""
     for text, images in PACS.items():
         data = midway.data.load("pacs", root, domain=text.partition(":")[2])
-        stream = build("pure:clean", arranged(data, images=images, seed=0), batch_size=60, seed=0)
+        stream = build("pure:clean", arrange(data, images=images, seed=0), batch_size=60, seed=0)
         stream.name = text
         yield stream
 

@@ -30,9 +30,9 @@ from scipy.stats import spearmanr
 
 from midway.bench.entries import parse_entries
 from midway.comparison.pairwise import Predicted, evidence, family, standard_error
-from midway.comparison.recommend import CANDIDATES, FEWEST_CHANGES, collapsed, rank
+from midway.comparison.recommend import CANDIDATES, FEWEST_CHANGES, has_collapsed, rank
 from midway.comparison.run import SOURCE
-from midway.metrics import Answers, compute_scores
+from midway.metrics import Predictions, compute
 from midway.metrics.label_free import shared_information
 
 TITLES = {"tuning": "tuning", "test": "CIFAR-10", "cifar100": "CIFAR-100", "pacs": "PACS"}
@@ -44,21 +44,21 @@ Table = dict[tuple[str, str], Candidates]
 
 
 def further_scores(
-    answers: Answers, others: Sequence[torch.Tensor], shifted: torch.Tensor | None
+    predictions: Predictions, others: Sequence[torch.Tensor], shifted: torch.Tensor | None
 ) -> dict[str, float | None]:
     """Return scores from the literature, and the information of a shifted view, that were tried and are not used."""
-    probabilities = answers.logits.double().softmax(dim=1)
+    probabilities = predictions.logits.double().softmax(dim=1)
     images, classes = probabilities.shape
     mean = probabilities.mean(dim=0)
     entropy_of_mean = -torch.xlogy(mean, mean).sum().item()
-    votes = torch.stack([(answers.predictions == other).double().mean() for other in others])
+    votes = torch.stack([(predictions.predicted == other).double().mean() for other in others])
     return {
         "confidence": 100 * probabilities.amax(dim=1).mean().item(),
-        "mutual_information": entropy_of_mean - compute_scores(answers)["mean_entropy"],
+        "mutual_information": entropy_of_mean - compute(predictions, label_free=True)["mean_entropy"],
         "nuclear_norm": (torch.linalg.svdvals(probabilities).sum() / math.sqrt(images * min(images, classes))).item(),
-        "energy": -answers.logits.double().logsumexp(dim=1).mean().item(),
+        "energy": -predictions.logits.double().logsumexp(dim=1).mean().item(),
         "agreement": 100 * votes.mean().item(),
-        "shift_information": None if shifted is None else shared_information(answers.predictions, shifted, classes),
+        "shift_information": None if shifted is None else shared_information(predictions.predicted, shifted, classes),
     }
 
 
@@ -73,8 +73,9 @@ def scored(files: dict[str, dict[str, np.ndarray]], labels: Sequence[str]) -> tu
         logits, mirrored = (torch.from_numpy(files[label][name]).float() for name in ("logits", "mirrored"))
         predicted[label] = Predicted(logits.argmax(dim=1), mirrored.argmax(dim=1), family(parse_entries(label)[0]))
         source = torch.from_numpy(files[SOURCE]["logits"]).float()
-        own = compute_scores(Answers(logits, torch.full((len(logits),), -1), logits[:, 0], source=source))
-        rejected += [label] if collapsed(own) else []
+        predictions = Predictions(logits, torch.full((len(logits),), -1), logits[:, 0], source=source)
+        own = compute(predictions, label_free=True)
+        rejected += [label] if has_collapsed(own) else []
         able += [label] if own["changed"] >= FEWEST_CHANGES else []
     found = evidence(predicted, source.shape[1], rejected)
     order, best = rank(found, rejected, able)
@@ -105,7 +106,7 @@ def scores(folder: Path, path: Path) -> None:
         few = [entry.label for entry in parse_entries(f"{SOURCE},{CANDIDATES}") if entry.label in files]
         default = scored(files, few)[1]
         for label, file in files.items():
-            answers = Answers(
+            predictions = Predictions(
                 logits[label],
                 torch.full((len(logits[label]),), -1),
                 torch.zeros(len(logits[label])),
@@ -119,7 +120,7 @@ def scores(folder: Path, path: Path) -> None:
             row |= {"images": str(len(logits[label])), "accuracy": f"{accuracy:.3f}", "score": f"{values[label]:.4f}"}
             row |= {"recommended": str(int(label == best)), "recommended_default": str(int(label == default))}
             row |= {"recommended_preferring": str(int(label == preferring))}
-            scores = compute_scores(answers) | further_scores(answers, others, shifted)
+            scores = compute(predictions, label_free=True) | further_scores(predictions, others, shifted)
             rows.append(row | {name: "" if value is None else f"{value:.4f}" for name, value in scores.items()})
     if path.exists():
         computed = {(row["part"], row["scenario"]) for row in rows}
@@ -159,7 +160,7 @@ def former(candidates: Candidates) -> str:
     able = {
         label: values["mirror_information"] + 2 * ("'clustered'" in label)
         for label, values in candidates.items()
-        if values["mirror_information"] > source and values["changed"] >= 2 and not collapsed(values)
+        if values["mirror_information"] > source and values["changed"] >= 2 and not has_collapsed(values)
     }
     return max(able, key=lambda label: able[label]) if able else SOURCE
 
@@ -294,10 +295,10 @@ def subsets(folder: Path, draws: int = 40) -> str:
         logits = {label: torch.from_numpy(file["logits"]).float() for label, file in files.items()}
         known: Candidates = {}
         for label, file in files.items():
-            answers = Answers(logits[label], torch.zeros(0), torch.zeros(0), source=logits[SOURCE])
-            answers = replace(answers, mirrored=torch.from_numpy(file["mirrored"]).float())
-            accuracy = 100 * float((answers.predictions.numpy() == file["labels"]).mean())
-            known[label] = compute_scores(answers) | {"accuracy": accuracy}
+            predictions = Predictions(logits[label], torch.zeros(0), torch.zeros(0), source=logits[SOURCE])
+            predictions = replace(predictions, mirrored=torch.from_numpy(file["mirrored"]).float())
+            accuracy = 100 * float((predictions.predicted.numpy() == file["labels"]).mean())
+            known[label] = compute(predictions, label_free=True) | {"accuracy": accuracy}
         others = [label for label in files if label != SOURCE]
         for draw in range(draws):
             labels = [SOURCE, *generator.sample(others, generator.randint(3, len(others)))]

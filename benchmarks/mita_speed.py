@@ -30,7 +30,7 @@ from torch import Tensor, nn
 import midway
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.parameters import freeze_all_but, norm_affine
-from midway.cost import measure_cost, watch_memory
+from midway.cost.measured import measure_cost, watch_memory
 from midway.functional import free_energy
 from midway.streams import Batch
 

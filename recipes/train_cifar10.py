@@ -12,12 +12,9 @@ A finished run is packed as safetensors with its card by --export src/midway/mod
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from safetensors.torch import save_file
 from torch import Tensor
+from training import create_parser, resume, save
 
 import midway
 from midway._files import file_digest
@@ -102,13 +100,6 @@ def accuracy(model: torch.nn.Module, images: NDArray[np.uint8], labels: NDArray[
     return 100 * right / len(images)
 
 
-def save_atomically(state: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint so that a kill leaves either the old one or the new one."""
-    partial = path.with_suffix(".partial")
-    torch.save(state, partial)
-    partial.replace(path)
-
-
 def arrays(root: Path | None, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Read a split of CIFAR-10 into memory."""
     data = midway.data.load("cifar10", root, split=split)
@@ -118,7 +109,6 @@ def arrays(root: Path | None, split: str) -> tuple[NDArray[np.uint8], NDArray[np
 def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | None = None) -> torch.nn.Module:
     """Train to the end of the recipe, or to an earlier epoch, resuming from ``out/last.pt`` when it is there."""
     console = Console()
-    out.mkdir(parents=True, exist_ok=True)
     train_images, train_labels = arrays(data, "train")
     test_images, test_labels = arrays(data, "test")
     padded = np.pad(train_images, ((0, 0), (4, 4), (4, 4), (0, 0)), mode="reflect")
@@ -133,15 +123,9 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | Non
         momentum=recipe.momentum,
         nesterov=True,
     )
-    first = 0
-    checkpoint = out / "last.pt"
-    if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        if state["recipe"] != json.dumps(asdict(recipe)):
-            raise SystemExit(f"{checkpoint} was made with other settings; choose another --out or remove it.")
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        first = state["epoch"]
+    settings, parts = asdict(recipe), {"model": model, "optimizer": optimizer}
+    first = resume(out, settings, parts).get("epoch", 0)
+    if first:
         console.print(f"resuming after epoch {first} of {recipe.epochs}")
     steps = len(padded) // recipe.batch_size
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(compact=True))
@@ -178,10 +162,7 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | Non
                 "test_accuracy": round(accuracy(model, test_images, test_labels), 2),
                 "seconds": round(time.perf_counter() - started, 1),
             }
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}
-            save_atomically({**state, "recipe": json.dumps(asdict(recipe))}, checkpoint)
-            with (out / "log.jsonl").open("a") as log:
-                log.write(json.dumps(record) + "\n")
+            save(out, settings, parts, record, epoch=epoch + 1)
             console.print(" ".join(f"{key} {value}" for key, value in record.items()))
     trained: torch.nn.Module = model
     return trained
@@ -212,14 +193,10 @@ def export(model: torch.nn.Module, recipe: Recipe, data: Path | None, folder: Pa
 
 def main() -> None:
     """Parse the command line and train."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with CIFAR-10, if not where `midway data fetch` puts it")
-    parser.add_argument("--out", type=Path, default=Path("runs/train/wrn16_2.cifar10"), help="checkpoints and log")
+    parser = create_parser(__doc__, NAME)
     parser.add_argument(
         "--bf16", action="store_true", help="bf16 convolutions, fast where the CPU has AMX or AVX512-BF16"
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--export", type=Path, metavar="FOLDER", help="pack the trained network with its card there")
     arguments = parser.parse_args()
     recipe = Recipe(bf16=arguments.bf16, seed=arguments.seed)
     model = train(recipe, arguments.data, arguments.out)

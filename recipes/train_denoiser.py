@@ -13,7 +13,6 @@ resumes from it after a kill and gives the same numbers. --images may grow or sh
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import time
@@ -26,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
+from training import create_parser, resume, save
 
 import midway
 from midway._files import file_digest
@@ -114,23 +114,16 @@ def arrays(root: Path | None, split: str) -> NDArray[np.uint8]:
 
 def train(recipe: Recipe, data: Path | None, out: Path, *, every: int = 500, stop_after: int | None = None) -> Denoiser:
     """Train to the end of the recipe, or to an earlier step, resuming from ``out/last.pt``; return averaged weights."""
-    out.mkdir(parents=True, exist_ok=True)
     train_images, test_images = arrays(data, "train"), arrays(data, "test")[:200]
     torch.manual_seed(recipe.seed)
     model = recipe.build()
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = copy.deepcopy(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.99))
-    schedule, first, cpu_seconds = model.alphas_cumprod, 0, 0.0
-    checkpoint = out / "last.pt"
-    if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        if state["recipe"] != json.dumps(recipe.identity()):
-            raise SystemExit(f"{checkpoint} was made with other settings; choose another --out or remove it.")
-        model.load_state_dict(state["model"])
-        average.load_state_dict(state["average"])
-        optimizer.load_state_dict(state["optimizer"])
-        first, cpu_seconds = state["step"], state["cpu_seconds"]
+    schedule, parts = model.alphas_cumprod, {"model": model, "average": average, "optimizer": optimizer}
+    state = resume(out, recipe.identity(), parts)
+    first, cpu_seconds = state.get("step", 0), state.get("cpu_seconds", 0.0)
+    if first:
         print(f"resuming after step {first} of {recipe.steps}", flush=True)
     steps_per_epoch = len(train_images) // recipe.batch_size
     last = min(recipe.steps, stop_after or recipe.steps)
@@ -167,13 +160,7 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, every: int = 500, sto
             record = {"step": step + 1, "images": (step + 1) * recipe.batch_size, "train_loss": round(total / count, 5)}
             record |= {"cpu_seconds": round(used)} | measure(average, test_images)
             total = 0.0
-            state = {"model": model.state_dict(), "average": average.state_dict(), "optimizer": optimizer.state_dict()}
-            state |= {"step": step + 1, "cpu_seconds": used, "recipe": json.dumps(recipe.identity())}
-            partial = checkpoint.with_suffix(".partial")
-            torch.save(state, partial)
-            partial.replace(checkpoint)
-            with (out / "log.jsonl").open("a") as log:
-                log.write(json.dumps(record) + "\n")
+            save(out, recipe.identity(), parts, record, step=step + 1, cpu_seconds=used)
             print(json.dumps({key: record[key] for key in ("step", "train_loss", "cpu_seconds", "loss")}), flush=True)
     return average.eval()
 
@@ -203,16 +190,12 @@ def export(denoiser: Denoiser, recipe: Recipe, data: Path | None, folder: Path) 
 
 def main() -> None:
     """Parse the command line and train."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with CIFAR-10, if not where `midway data fetch` puts it")
-    parser.add_argument("--out", type=Path, default=Path(f"runs/train/{NAME}"), help="checkpoints and log")
+    parser = create_parser(__doc__, NAME)
     parser.add_argument("--images", type=int, default=Recipe.images, help="images to see in all")
     parser.add_argument("--upto", type=int, default=Recipe.upto, help="noise level below which most images are mixed")
     parser.add_argument("--share", type=float, default=Recipe.share, help="share of these images")
     parser.add_argument("--float32", action="store_true", help="no bf16, for CPUs without AVX512-BF16 or AMX")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stop-after", type=int, help="stop after this step, to resume later")
-    parser.add_argument("--export", type=Path, metavar="FOLDER", help="pack the averaged weights with their card there")
     given = parser.parse_args()
     recipe = Recipe(images=given.images, upto=given.upto, share=given.share, bf16=not given.float32, seed=given.seed)
     denoiser = train(recipe, given.data, given.out, stop_after=given.stop_after)

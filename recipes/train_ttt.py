@@ -14,8 +14,6 @@ after a kill and gives the same numbers.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +24,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from train_cifar10 import LICENCE, MEAN, STD, accuracy, arrays, augment, save_atomically
+from train_cifar10 import LICENCE, MEAN, STD, accuracy, arrays, augment
+from training import create_parser, resume, save
 
 import midway
 from midway._files import file_digest
@@ -135,7 +134,6 @@ def rotation_accuracy(network: RotationWideResNet, images: NDArray[np.uint8]) ->
 
 def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | None = None) -> RotationWideResNet:
     """Train to the end of the recipe, or to an earlier step, resuming from ``out/last.pt`` when it is there."""
-    out.mkdir(parents=True, exist_ok=True)
     train_images, train_labels = arrays(data, "train")
     test_images, test_labels = arrays(data, "test")
     test_images, test_labels = test_images[:500].copy(), test_labels[:500].copy()
@@ -152,14 +150,9 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | Non
         groups.append({"params": [p for p in own if p.ndim > 1], "weight_decay": recipe.weight_decay, "share": share})
         groups.append({"params": [p for p in own if p.ndim <= 1], "weight_decay": 0.0, "share": share})
     optimizer = torch.optim.SGD(groups, lr=0.0, momentum=recipe.momentum, nesterov=True)
-    first, checkpoint = 0, out / "last.pt"
-    if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        if state["recipe"] != json.dumps(asdict(recipe)):
-            raise SystemExit(f"{checkpoint} was made with other settings; choose another --out or remove it.")
-        network.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        first = state["step"]
+    settings, parts = asdict(recipe), {"model": network, "optimizer": optimizer}
+    first = resume(out, settings, parts).get("step", 0)
+    if first:
         print(f"resuming after step {first} of {recipe.steps}", flush=True)
     started, recent = time.process_time(), list[tuple[float, ...]]()
     for step in range(first, min(recipe.steps, stop_after or recipe.steps)):
@@ -190,10 +183,7 @@ def train(recipe: Recipe, data: Path | None, out: Path, *, stop_after: int | Non
             "cpu_seconds": round(time.process_time() - started, 1),
         }
         recent.clear()
-        state = {"model": network.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
-        save_atomically({**state, "recipe": json.dumps(asdict(recipe))}, checkpoint)
-        with (out / "log.jsonl").open("a") as log:
-            log.write(json.dumps(record) + "\n")
+        save(out, settings, parts, record, step=step + 1)
         print(" ".join(f"{key} {value}" for key, value in record.items()), flush=True)
     return network
 
@@ -234,12 +224,8 @@ def export(network: RotationWideResNet, recipe: Recipe, data: Path | None, folde
 
 def main() -> None:
     """Parse the command line and train."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with CIFAR-10, if not where `midway data fetch` puts it")
-    parser.add_argument("--out", type=Path, default=Path(f"runs/train/{NAME}"), help="checkpoints and log")
+    parser = create_parser(__doc__, NAME)
     parser.add_argument("--float32", action="store_true", help="convolutions in float32, for CPUs without bf16")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--export", type=Path, metavar="FOLDER", help="pack the trained network with its card there")
     arguments = parser.parse_args()
     recipe = Recipe(bf16=not arguments.float32, seed=arguments.seed)
     network = train(recipe, arguments.data, arguments.out)

@@ -30,7 +30,7 @@ from benchmark_text import (
 from write_results import FOLDER, ordered_frame
 
 from midway.bench import Grid, Record, read_records
-from midway.bench.benchmark import STREAMS, benchmark_entries
+from midway.bench.benchmark import COLUMNS, benchmark_entries
 from midway.report import Frame, Table
 from midway.report.benchmark import benchmark_table
 from midway.report.render import markdown_table
@@ -44,13 +44,13 @@ SAME = 0.05
 
 def rows_of(records: Iterable[Record]) -> Frame:
     """Return stored results as rows in the order of the benchmark."""
-    scenarios = tuple(text for column in STREAMS.values() for text in column.texts)
+    scenarios = tuple(text for column in COLUMNS.values() for text in column.texts)
     return ordered_frame(records, [Grid(methods=benchmark_entries(), scenarios=scenarios)])
 
 
 def table_of(records: Iterable[Record]) -> Table:
     """Return the table of stored results, its rows in the order of the benchmark."""
-    return benchmark_table(rows_of(records), STREAMS)
+    return benchmark_table(rows_of(records), COLUMNS)
 
 
 def errors_table(table: Table) -> str:
@@ -98,20 +98,20 @@ def missing(table: Table) -> str:
     """Return a sentence about the rows and columns that were not run; empty if there are none."""
     titles = {column.group for column in table.columns}
     labels = {label for label, _ in table.rows}
-    absent = [column.title for column in STREAMS.values() if column.title not in titles]
+    absent = [column.title for column in COLUMNS.values() if column.title not in titles]
     absent += [entry.label for entry in benchmark_entries() if entry.label not in labels]
     return f"Not run with so many images: {', '.join(absent)}, and what is marked -.\n" if absent else ""
 
 
 def orders(table: Table, rows: Frame) -> list[str]:
     """Return, for each column with published errors, how many pairs of methods have the published order."""
-    keys = {column.title: key for key, column in STREAMS.items()}
+    keys = {column.title: key for key, column in COLUMNS.items()}
     sentences = []
     for ours, paper in published_columns(table):
         key, title = keys[table.columns[ours].group], table.columns[paper].group
         published = means_of(table, paper)
         here = {label: error for label, error in means_of(table, ours).items() if label in published}
-        compared = compare_orders(errors_by_part(rows, STREAMS[key]), published)
+        compared = compare_orders(errors_by_part(rows, COLUMNS[key]), published)
         turned = ", ".join(f"{better} before {worse}" for better, worse in compared.turned)
         sentences.append(
             f"- {title}, published: {ranking(published)}. Here: {ranking(here)}. Pairs in the published order: "
@@ -129,7 +129,7 @@ def means_of(table: Table, index: int) -> dict[str, float]:
 def leaders(rows: Frame) -> str:
     """Return the best method of each column, and those that are too close to it to tell."""
     lines = []
-    for column in STREAMS.values():
+    for column in COLUMNS.values():
         errors = errors_by_part(rows, column)
         if len(errors) > 1:
             best = min(errors, key=lambda label: fmean(errors[label].values()))
@@ -145,25 +145,25 @@ def reasons(rows: Frame, images: int) -> str:
     """Return why some methods have another order than published, as far as it is known."""
     said = []
     for reason in (*REASONS, EQUAL):
-        errors = errors_by_part(rows, STREAMS[reason.column])
+        errors = errors_by_part(rows, COLUMNS[reason.column])
         if not {reason.better, reason.worse} <= errors.keys():
             continue
         found = difference(errors, reason.better, reason.worse)
         holds = abs(found.mean) < SAME if reason is EQUAL else found.mean > 0 and found.is_clear
         if holds:
             text = reason.text.format(images=images, batches=batches_of(images))
-            said.append(f"- {STREAMS[reason.column].title}: {text}")
+            said.append(f"- {COLUMNS[reason.column].title}: {text}")
     return "\n".join(said) + "\n" if said else ""
 
 
 def batches_of(images: int) -> int:
     """Return the number of batches of 200 in a stream over all corruptions."""
-    return -(-len(STREAMS["continual"].scenarios[0].shifts) * images // 200)
+    return -(-len(COLUMNS["continual"].scenarios[0].shifts) * images // 200)
 
 
 def size_text(rows: Frame, images: int) -> str:
     """Return how much the numbers of a section can tell."""
-    total = len(STREAMS["continual"].scenarios[0].shifts) * images
+    total = len(COLUMNS["continual"].scenarios[0].shifts) * images
     seeds = len(rows.unique("seed"))
     few = f", where published ones have {PUBLISHED_BATCHES}" if batches_of(images) < PUBLISHED_BATCHES else ""
     return (

@@ -21,7 +21,7 @@ from pathlib import Path
 from PIL import Image
 from write_results import finished
 
-from midway.report.figures import FigureSpec, NetworkAndImages, Predictions, all_figures
+from midway.report.figures import FigureSpec, NetworkAndImages, PredictionPair, all_figures
 
 PAGE = Path("docs/gallery.md")
 FOLDER = Path("docs/images/gallery")
@@ -119,7 +119,7 @@ ORIGINS = {
 
 def origin_of(spec: FigureSpec) -> Origin:
     """Return where a figure comes from; by default the run ``mita``."""
-    computed = spec.source in (NetworkAndImages, Predictions)
+    computed = spec.source in (NetworkAndImages, PredictionPair)
     return ORIGINS.get(spec.name, Origin(options=PICTURES if computed else ()))
 
 

@@ -81,7 +81,7 @@ def write_section(section: Section, folder: Path) -> str:
     scenarios = [Scenario.parse(text) for text in section.streams]
     shown = ordered_frame(records, grids).where(label=section.rows or None, scenario=scenarios or None)
     rows = complete_seeds(shown)
-    data = paper.comparable(records[0].cell.data)
+    data = paper.find_comparable(records[0].cell.data)
     table = paper_table(rows, data=data, title=section.title)
     seeds = sorted(rows.unique("seed"))
     count = f"{section.images:,} images per stream"
@@ -117,12 +117,12 @@ def ranking(rows: Frame, data: str | None) -> list[str]:
     return [said, f"{compared}\n", f"Among the same rows {best}\n"]
 
 
-def where_best(table: Table, method: str = "mita") -> tuple[list[Column], list[Column], int]:
-    """Return the columns in which a method is best, by our numbers and by the paper's, and how many columns it has.
+def where_best(table: Table) -> tuple[list[Column], list[Column], int]:
+    """Return the columns in which MITA is best, by our numbers and by the paper's, and how many columns it has.
 
     Means over all corruptions do not count, nor do columns without a number of ours.
     """
-    values = dict(table.rows)[method]
+    values = dict(table.rows)["mita"]
     by_origin: dict[str, dict[tuple[str, str, str], tuple[Column, Value]]] = {OURS: {}, PAPER: {}}
     for column, value in zip(table.columns, values, strict=True):
         if column.scenario is not None and value is not None and column.origin in by_origin:
@@ -172,8 +172,8 @@ def shares_table(records: Iterable[Record], shares: Iterable[tuple[str, str]]) -
     return markdown_table(["", *named], rows)
 
 
-def differences_table(rows: Frame, others: Sequence[str], method: str = "mita") -> str:
-    """Return the differences in accuracy from other methods, means over seeds with their spread, streams down."""
+def differences_table(rows: Frame, others: Sequence[str]) -> str:
+    """Return how much MITA's accuracy exceeds that of others, means over seeds with their spread, streams down."""
     accuracies = {
         (row.label, row.scenario, row.seed): row.value
         for row in rows
@@ -186,7 +186,7 @@ def differences_table(rows: Frame, others: Sequence[str], method: str = "mita") 
         name = str(scenario).replace(":", ": ").replace("_", " ")
         line = [name]
         for other, column in zip(others, columns, strict=True):
-            differences = [accuracies[method, scenario, seed] - accuracies[other, scenario, seed] for seed in seeds]
+            differences = [accuracies["mita", scenario, seed] - accuracies[other, scenario, seed] for seed in seeds]
             column.append(fmean(differences))
             line.append(_with_spread(differences))
         lines.append(line)
@@ -299,7 +299,7 @@ def finished(name: str, folder: Path = FOLDER) -> bool:
 def main(folder: Path = FOLDER) -> None:
     """Write the page beside the folder of runs; runs that are not finished are left out."""
     done = {section.name for section in SECTIONS if finished(section.name, folder)}
-    shown = [section for section in SECTIONS if section.name in done and section.until not in done]
+    shown = [section for section in SECTIONS if section.name in done]
     page = "\n".join([INTRODUCTION, *(write_section(section, folder) for section in shown)])
     folder.with_suffix(".md").write_text(page, encoding="utf-8")
 

@@ -15,7 +15,7 @@ import write_benchmark
 from benchmark_orders import compare_orders, difference, errors_by_part, ranking
 
 from midway.bench import Grid, Record, read_records
-from midway.bench.benchmark import STREAMS, Streams, benchmark_cells, benchmark_entries
+from midway.bench.benchmark import COLUMNS, BenchmarkColumn, benchmark_cells, benchmark_entries
 from midway.report import Column, Frame, Row, Table, Value
 from midway.report.benchmark import benchmark_table
 from midway.report.table import OURS, PAPER
@@ -35,7 +35,7 @@ def test_stored_runs_are_cells_of_the_benchmark_and_did_not_fail() -> None:
     records = read_records(FOLDER / write_benchmark.RUN)
     for images, precision in {(record.cell.images, record.cell.precision) for record in records}:
         grid = Grid(methods=benchmark_entries(), data=("cifar10",), images=images, precision=precision, device="cpu")
-        keys = {cell.key for cell in benchmark_cells(grid, STREAMS)}
+        keys = {cell.key for cell in benchmark_cells(grid, COLUMNS)}
         stored = {r.cell.key for r in records if (r.cell.images, r.cell.precision) == (images, precision)}
         assert stored <= keys
     for record in [record for run in RUNS for record in read_records(FOLDER / run)]:
@@ -79,7 +79,7 @@ def test_precisions_never_mix_and_the_larger_run_has_the_table(tmp_path: Path) -
     assert "1 of these cells were also run in bf16" in page
 
 
-FOG = Streams("fog", ("continual:fog+snow+frost",))
+FOG = BenchmarkColumn("fog", ("continual:fog+snow+frost",))
 
 
 def rows_by_hand(**accuracies: tuple[float, ...]) -> Frame:
@@ -106,7 +106,7 @@ def test_differences_are_paired_over_corruptions() -> None:
 
 
 def test_parts_are_corruptions_streams_or_outliers() -> None:
-    pair = Streams("pairs", ("outlier:fog/snow@0.5", "outlier:snow/fog@0.5"), first_shift_only=True)
+    pair = BenchmarkColumn("pairs", ("outlier:fog/snow@0.5", "outlier:snow/fog@0.5"), first_shift_only=True)
     rows = [
         Row("a", scenario, group, 0, "accuracy", value)
         for scenario in pair.scenarios
@@ -157,7 +157,7 @@ def test_tables_by_hand() -> None:
 
 def test_the_passage_on_the_order_is_computed() -> None:
     errors = {"source": 52.0, "bn": 20.7, "tent": 20.2, "roid": 20.2, "cmf": 20.2, "rotta": 44.6}
-    scenarios = [STREAMS[key].scenarios[0] for key in ("continual", "mixed")]
+    scenarios = [COLUMNS[key].scenarios[0] for key in ("continual", "mixed")]
     rows = Frame(
         tuple(
             Row(label, scenario, group, 0, "accuracy", 100 - error - (number % 2) * (label == "bn"))
@@ -167,7 +167,7 @@ def test_the_passage_on_the_order_is_computed() -> None:
         ),
         source="source",
     )
-    continual, mixed = write_benchmark.orders(benchmark_table(rows, STREAMS), rows)
+    continual, mixed = write_benchmark.orders(benchmark_table(rows, COLUMNS), rows)
     assert continual.startswith(
         "- continual, WRN-28-10, published: roid, rotta, tent, bn, source. Here: tent, roid, bn,"
     )
@@ -186,6 +186,6 @@ def test_the_passage_on_the_order_is_computed() -> None:
 def test_text_leaves_numbers_of_results_to_the_tables() -> None:
     for reason in (*benchmark_text.REASONS, benchmark_text.EQUAL):
         assert not re.search(r"\d\.\d", reason.text), "what is written by hand does not follow the runs"
-        assert reason.column in STREAMS
+        assert reason.column in COLUMNS
         labels = {entry.label for entry in benchmark_entries()}
         assert {reason.better, reason.worse} <= labels

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.adapt import preset
-from midway.cost import PAPER_FORWARD_PASSES, count_passes, measure_cost, multiply_adds, paper_gflops, watch_memory
+from midway.cost import PAPER_FORWARD_PASSES, measure_cost, multiply_adds, paper_gflops
+from midway.cost.measured import count_passes, watch_memory
 from midway.methods import About, AdaptiveClassifier, Method
 from midway.testing import batches, tiny_network
 

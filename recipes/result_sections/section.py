@@ -32,7 +32,6 @@ class Section:
         streams: Scenarios to show; all if empty.
         ranked: Compare MITA with the best other method.
         brief: Write one table, with the paper's numbers in brackets.
-        until: The section that replaces this one once its run is finished.
         shares: Methods and their counts to show as shares of all images.
         costs: Show the cost of a batch.
         means: Show means over the streams: parts of pairs, and confidence.
@@ -49,7 +48,6 @@ class Section:
     streams: tuple[str, ...] = ()
     ranked: bool = False
     brief: bool = False
-    until: str = ""
     shares: tuple[tuple[str, str], ...] = ()
     costs: bool = False
     means: bool = False

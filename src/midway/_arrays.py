@@ -12,6 +12,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from midway._errors import shorten_error
+
 LARGEST_RATIO = 1032  # of deflate: a byte of a compressed file is at most so many bytes of its content
 
 
@@ -26,7 +28,7 @@ def read_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any], int]:
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = header(file)
     except Exception as error:  # a damaged header can raise anything
-        raise ArrayFileError(str(error).splitlines()[0] if str(error) else type(error).__name__) from None
+        raise ArrayFileError(shorten_error(error)) from None
     if not all(type(side) is int and side >= 0 for side in shape):
         raise ArrayFileError(f"its shape is {shape}")
     return shape, dtype, file.tell() + math.prod(shape) * dtype.itemsize
@@ -44,7 +46,7 @@ def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, NDArr
     except ArrayFileError:
         raise
     except Exception as error:  # a damaged archive can raise anything
-        raise ArrayFileError(str(error).splitlines()[0] if str(error) else type(error).__name__) from None
+        raise ArrayFileError(shorten_error(error)) from None
 
 
 def _member(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> NDArray[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 import unicodedata
@@ -88,7 +89,7 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def printable(text: str) -> bool:
+def is_printable(text: str) -> bool:
     """Tell whether a text can be a line of a file or a terminal.
 
     Not if it has control characters, or if the command line had bytes that are not UTF-8.
@@ -115,6 +116,20 @@ def parse_json(text: str | bytes) -> Any:
     except UnicodeEncodeError:
         raise ValueError("it contains half of a character (a lone surrogate)") from None
     return value
+
+
+def without_nan(value: Any) -> Any:
+    """Return a value of dictionaries and lists with None for NaN and infinity, which JSON does not have.
+
+    Example:
+        >>> without_nan({"accuracy": float("nan"), "by_batch": (1.0, 2.0)})
+        {'accuracy': None, 'by_batch': [1.0, 2.0]}
+    """
+    if isinstance(value, dict):
+        return {str(key): without_nan(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(without_nan, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import threading
 import warnings
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -99,16 +99,6 @@ class Registry(Mapping[str, T]):
         """Return the object of a name, or a default."""
         self.discover()
         return self._objects.get(name, default)
-
-    def items(self) -> ItemsView[str, T]:
-        """Return the names with their objects."""
-        self.discover()
-        return self._objects.items()
-
-    def values(self) -> ValuesView[T]:
-        """Return the objects."""
-        self.discover()
-        return self._objects.values()
 
     def __contains__(self, name: object) -> bool:
         if name not in self._objects:

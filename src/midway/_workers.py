@@ -26,6 +26,16 @@ Tell = Callable[[Any], None]
 """Sends a message from a running task to the process that started it."""
 
 
+def count_processors() -> int:
+    """Return the number of processors that this process may use.
+
+    Example:
+        >>> count_processors() >= 1
+        True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Task(ABC):
     """A description of work, small and picklable; data are loaded where the task runs."""
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midway.bench import Cell, Grid, Store
-from midway.bench.budget import CostEstimate, CostEstimator, Fit, fit, fit_grid, read_duration
+from midway.bench.budget import BudgetChoice, CostEstimate, CostEstimator, fit_budget, fit_grid, read_duration
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,18 @@ def test_fewer_images_before_fewer_entries() -> None:
     prices = {label: CostEstimate(price, price) for label, price in seconds.items()}
     sizes: Any = {"streams": dict.fromkeys(prices, 2), "available": 1000, "batch_size": 100}
     # an image of all four costs 65 x 2 = 130 s, two batches 26,000 s
-    assert fit(prices, budget=1e9, **sizes) == Fit(1000, 1000, 130_000)
-    assert fit(prices, budget=130_000, **sizes) == Fit(1000, 1000, 130_000)
-    assert fit(prices, budget=129_999, **sizes) == Fit(900, 1000, 117_000)
-    assert fit(prices, budget=26_000, **sizes) == Fit(200, 1000, 26_000)
-    without = fit(prices, budget=25_999, **sizes)
+    assert fit_budget(prices, budget=1e9, **sizes) == BudgetChoice(1000, 1000, 130_000)
+    assert fit_budget(prices, budget=130_000, **sizes) == BudgetChoice(1000, 1000, 130_000)
+    assert fit_budget(prices, budget=129_999, **sizes) == BudgetChoice(900, 1000, 117_000)
+    assert fit_budget(prices, budget=26_000, **sizes) == BudgetChoice(200, 1000, 26_000)
+    without = fit_budget(prices, budget=25_999, **sizes)
     assert (without.images, without.seconds) == (1000, 2000)
     assert without.left_out == {"memo": "200 images would take about 25600 s, more than the others leave of 25999 s"}
-    halved = fit(prices, budget=12_999, jobs=2, **sizes)
+    halved = fit_budget(prices, budget=12_999, jobs=2, **sizes)
     assert halved.left_out == {"memo": "200 images would take about 12800 s, more than the others leave of 12999 s"}
     assert halved.seconds == 1000
-    assert fit(prices, budget=1e9, jobs=100, **sizes).seconds == 64_000  # one cell of memo, whatever the jobs
-    least = fit(prices, budget=1, **sizes)
+    assert fit_budget(prices, budget=1e9, jobs=100, **sizes).seconds == 64_000  # one cell of memo, whatever the jobs
+    least = fit_budget(prices, budget=1, **sizes)
     assert (least.images, least.seconds, list(least.left_out)) == (200, 300, ["memo", "tent"])
 
 
@@ -55,8 +55,8 @@ def test_images_that_are_not_adapted_to_are_cheap_and_finished_rows_stay() -> No
     streams = {"source": 1, "dua": 1, "memo": 0}  # memo is finished
     sizes: Any = {"streams": streams, "available": 1000, "batch_size": 100}
     # dua: 100 s for the first hundred images, one more second for each hundred after them
-    assert fit(prices, budget=110, **sizes) == Fit(500, 1000, 109.0)
-    assert list(fit(prices, budget=50, **sizes).left_out) == ["dua"]
+    assert fit_budget(prices, budget=110, **sizes) == BudgetChoice(500, 1000, 109.0)
+    assert list(fit_budget(prices, budget=50, **sizes).left_out) == ["dua"]
 
 
 def test_starts_and_the_images_of_streams_take_time_too() -> None:
@@ -64,12 +64,12 @@ def test_starts_and_the_images_of_streams_take_time_too() -> None:
     sizes: Any = {"streams": {"source": 3, "tent": 3}, "available": 1000, "batch_size": 100}
     counts: Any = {"starts": {"source": 3, "tent": 3}, "image_seconds": 0.1}
     # 21 s for six starts, and for an image of all streams 0.9 s of the methods and 0.1 s to compute it
-    assert fit(prices, budget=1021, **sizes, **counts) == Fit(1000, 1000, pytest.approx(1021))
-    assert fit(prices, budget=1020, **sizes, **counts) == Fit(900, 1000, pytest.approx(921))
-    assert fit(prices, budget=220, **sizes, **counts).left_out == {
+    assert fit_budget(prices, budget=1021, **sizes, **counts) == BudgetChoice(1000, 1000, pytest.approx(1021))
+    assert fit_budget(prices, budget=1020, **sizes, **counts) == BudgetChoice(900, 1000, pytest.approx(921))
+    assert fit_budget(prices, budget=220, **sizes, **counts).left_out == {
         "tent": "200 images would take about 135 s, more than the others leave of 220 s"
     }
-    assert fit(prices, budget=1e9, jobs=2, **sizes, **counts).seconds == pytest.approx(1021 / 2)
+    assert fit_budget(prices, budget=1e9, jobs=2, **sizes, **counts).seconds == pytest.approx(1021 / 2)
 
 
 def cells_on(scenarios: str) -> list[Cell]:
@@ -97,13 +97,13 @@ def test_trials_starts_and_images_are_part_of_the_budget(tmp_path: Path, monkeyp
 
     given: list[dict[str, Any]] = []
 
-    def noted(*arguments: Any, **settings: Any) -> Fit:
+    def noted(*arguments: Any, **settings: Any) -> BudgetChoice:
         given.append(settings)
-        return fit(*arguments, **settings)
+        return fit_budget(*arguments, **settings)
 
     monkeypatch.setattr(CostEstimator, "estimate", tried)
     monkeypatch.setattr(CostEstimator, "image_seconds", lambda self, cell: 0.5)
-    monkeypatch.setattr("midway.bench.budget.fit", noted)
+    monkeypatch.setattr("midway.bench.budget.fit_budget", noted)
     grid = Grid.from_dict({"methods": "source,bn", "scenarios": "pure:fog,pure:snow", "images": 24, "batch_sizes": 12})
     with Store(tmp_path) as store:
         _, chosen = fit_grid(grid, store, 1000.0)
@@ -116,9 +116,9 @@ def test_trials_starts_and_images_are_part_of_the_budget(tmp_path: Path, monkeyp
 
 
 def test_whether_it_is_everything() -> None:
-    assert not Fit(10, 10, 1.0).reduced
-    assert Fit(9, 10, 1.0).reduced
-    assert Fit(10, 10, 1.0, {"memo": "too dear"}).reduced
+    assert not BudgetChoice(10, 10, 1.0).reduced
+    assert BudgetChoice(9, 10, 1.0).reduced
+    assert BudgetChoice(10, 10, 1.0, {"memo": "too dear"}).reduced
 
 
 @settings(max_examples=60)
@@ -132,7 +132,7 @@ def test_whether_it_is_everything() -> None:
 def test_what_is_chosen_fits_or_is_the_least(
     prices: dict[str, float], streams: int, available: int, batch_size: int, budget: float
 ) -> None:
-    chosen = fit(
+    chosen = fit_budget(
         {label: CostEstimate(price, price) for label, price in prices.items()},
         streams=dict.fromkeys(prices, streams),
         available=available,
@@ -152,11 +152,11 @@ def test_what_is_chosen_fits_or_is_the_least(
 
 
 def test_a_choice_is_kept(tmp_path: Path) -> None:
-    choice = Fit(400, 2000, 12.5, {"memo": "too dear"})
+    choice = BudgetChoice(400, 2000, 12.5, {"memo": "too dear"})
     choice.save(tmp_path / "budget.json")
-    assert Fit.load(tmp_path / "budget.json") == choice
+    assert BudgetChoice.load(tmp_path / "budget.json") == choice
     assert [path.name for path in tmp_path.iterdir()] == ["budget.json"]
     for content in ("", "[1]", '{"images": 4}'):
         (tmp_path / "budget.json").write_text(content)
         with pytest.raises(ValueError, match="delete it to choose again"):
-            Fit.load(tmp_path / "budget.json")
+            BudgetChoice.load(tmp_path / "budget.json")

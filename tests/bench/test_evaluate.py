@@ -40,7 +40,7 @@ def test_accuracies_by_hand() -> None:
     assert result.images == 10
     assert result.accuracy == 80
     assert result.by_group == {"clean": 80}
-    assert result.images_by_group == {"clean": 10}
+    assert result.groups["clean"]["images"] == 10
     assert list(result.batch_accuracies) == [100, 100, 0]
     assert seen == [100, 100, 80]
     assert result.seconds_per_batch > 0

@@ -11,7 +11,7 @@ import torch
 
 from midway.bench import Grid, LocalEngine, PlanError
 from midway.bench.code import code_digest
-from midway.bench.resources import absolute, load_network, modules_of, weights_of
+from midway.bench.resources import load_network, make_absolute, modules_of, weights_of
 
 MINE = """
 import torch
@@ -57,7 +57,7 @@ def test_a_plan_runs_it_in_other_processes_and_the_key_does_not_say_where_it_lie
     monkeypatch.chdir(tmp_path)
     plan = {"methods": "bn,tent", "networks": "my networks.py:mine", "images": 20, "batch_sizes": 10}
     cells = Grid.from_dict(plan).cells()
-    assert cells[0].network == "my networks.py:mine" == absolute("my networks.py:mine")
+    assert cells[0].network == "my networks.py:mine" == make_absolute("my networks.py:mine")
     outcomes = list(LocalEngine(jobs=2).run(cells))
     assert [outcome.failure for outcome in outcomes] == [None, None]
     elsewhere = tmp_path / "elsewhere"

@@ -44,7 +44,7 @@ def record(seed: int, accuracy: float = 75.0, *, predictions: bool = False, code
     result = Result(metrics, {"fog": {"images": 4, "accuracy": accuracy}}, (50.0, 100.0))
     answers: dict[str, Any] = {"logits": np.full((4, 2), seed / 3, np.float32), "labels": np.arange(4)}
     kept = answers if predictions else {}
-    return Record(cell, result, None, 1.5, {"torch": "2"}, answers=kept)
+    return Record(cell, result, None, 1.5, {"torch": "2"}, arrays=kept)
 
 
 def failed(seed: int) -> Record:
@@ -233,7 +233,7 @@ def test_predictions_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
         assert store.has(record(1).cell, predictions=True)
     without, kept = read_records(tmp_path)
     arrays = load_predictions(tmp_path, kept)
-    assert np.array_equal(arrays["logits"], record(1, predictions=True).answers["logits"])
+    assert np.array_equal(arrays["logits"], record(1, predictions=True).arrays["logits"])
     with pytest.raises(FileNotFoundError, match="run it with --keep-predictions"):
         load_predictions(tmp_path, without)
     (tmp_path / "predictions" / f"{kept.cell.key}.npz").unlink()

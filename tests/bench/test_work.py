@@ -16,7 +16,7 @@ from midway.bench import Cell, Grid, Result, run_cell
 from midway.bench.benchmark import benchmark_entries
 from midway.bench.budget import CostEstimator
 from midway.bench.entries import Entry
-from midway.bench.resources import Picked, ResourceCache, arranged, load_network
+from midway.bench.resources import Picked, ResourceCache, arrange, load_network
 from midway.data import ImageSet
 from midway.methods import METHODS, About, Method
 
@@ -66,13 +66,13 @@ def test_the_cost_is_of_the_first_batch(resources: ResourceCache) -> None:
 
 def test_predictions_are_kept_on_request(resources: ResourceCache) -> None:
     (cell,) = cells(methods="bn", scenarios="outlier:fog/snow@0.1")
-    assert run_cell(cell, resources).answers == {}
+    assert run_cell(cell, resources).arrays == {}
     record = run_cell(cell, resources, keep_predictions=True)
     assert record.result is not None
-    kept = record.answers
+    kept = record.arrays
     assert {name: array.shape for name, array in kept.items()} == {"logits": (24, 10), "labels": (24,), "group": (24,)}
     assert 100 * (kept["logits"].argmax(axis=1) == kept["labels"]).mean() == pytest.approx(record.result.accuracy)
-    assert np.bincount(kept["group"]).tolist() == list(record.result.images_by_group.values())
+    assert np.bincount(kept["group"]).tolist() == [group["images"] for group in record.result.groups.values()]
 
 
 class Moody(Method):
@@ -188,11 +188,11 @@ def test_domains_are_shifts(tmp_path: Path) -> None:
 def test_arranging_shuffles_only_what_stands_class_by_class() -> None:
     images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1)
     mixed = ImageSet(images, np.array([0, 1, 0, 1, 0, 1]), ("a", "b"), "mixed")
-    assert arranged(mixed, images=None, seed=0) is mixed
-    assert arranged(mixed, images=4, seed=0).labels.tolist() == [0, 1, 0, 1]
-    assert arranged(mixed, images=99, seed=0) is mixed
+    assert arrange(mixed, images=None, seed=0) is mixed
+    assert arrange(mixed, images=4, seed=0).labels.tolist() == [0, 1, 0, 1]
+    assert arrange(mixed, images=99, seed=0) is mixed
     by_class = ImageSet(images, np.array([0, 0, 0, 1, 1, 1]), ("a", "b"), "folders")
-    shuffled = arranged(by_class, images=None, seed=0)
+    shuffled = arrange(by_class, images=None, seed=0)
     places = np.asarray(shuffled.images[np.arange(6)]).ravel()
     assert places.tolist() != list(range(6))
     assert sorted(places.tolist()) == list(range(6))

@@ -31,7 +31,7 @@ def readers(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
 
     from midway import data, models
     from midway.bench import load_plan, load_predictions, read_records
-    from midway.bench.budget import Fit
+    from midway.bench.budget import BudgetChoice
     from midway.data.manifest import Manifest
     from midway.tune import StudyResult
     from midway.tune.storage import open_storage
@@ -42,7 +42,7 @@ def readers(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
     record = next(record for record in read_records(run) if record.predictions)
     plan = made / "plan.toml"
     plan.write_text('methods = "tent,bn(prior=16)"\nscenarios = ["pure:fog"]\nseeds = [0, 1]\nimages = 40\n')
-    Fit(40, 100, 2.5, {"memo": "too slow"}).save(made / "budget.json")
+    BudgetChoice(40, 100, 2.5, {"memo": "too slow"}).save(made / "budget.json")
     images = np.random.default_rng(1).integers(0, 256, (20, 32, 32, 3), np.uint8)
     batch = {"data": images.reshape(20, 3072), "labels": [index % 10 for index in range(20)]}
     for name, content in {
@@ -84,7 +84,7 @@ def readers(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
         "study.json": (tune / "study.json", lambda: StudyResult.load(tune / "study.json")),
         "best.toml": (tune / "best.toml", lambda: str(load_plan(tune / "best.toml"))),
         "plan (.toml)": (plan, lambda: [cell.key for cell in load_plan(plan).cells()]),
-        "budget.json": (made / "budget.json", lambda: Fit.load(made / "budget.json")),
+        "budget.json": (made / "budget.json", lambda: BudgetChoice.load(made / "budget.json")),
         "manifest.json": (corrupted / "manifest.json", lambda: Manifest.read(corrupted)),
         "corrupted images (.npy)": (
             corrupted / "contrast.npy",

@@ -45,7 +45,7 @@ def test_demo_is_a_plan_in_a_store(tmp_path: Path) -> None:
     for scenario in ("outlier", "mixture"):
         assert accuracy["tent", scenario] > accuracy["source", scenario]
     outliers = [
-        r.result.images_by_group["glass_blur"] for r in records if r.result and r.cell.scenario.kind == "outlier"
+        r.result.groups["glass_blur"]["images"] for r in records if r.result and r.cell.scenario.kind == "outlier"
     ]
     assert outliers == [20, 20, 20]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
@@ -95,7 +95,7 @@ def test_the_demo_drops_a_stream_before_images_and_says_so_beforehand(
     monkeypatch.setattr(CostEstimator, "estimate", lambda self, cell: CostEstimate(0.005, 0.005))
     monkeypatch.setattr(CostEstimator, "image_seconds", lambda self, cell: 0.0)
     ran: list[Cell] = []
-    monkeypatch.setattr("midway.cli.paper.run_into", lambda console, cells, *others: ran.extend(cells))
+    monkeypatch.setattr("midway.cli.demo.run_into", lambda console, cells, *others: ran.extend(cells))
     flags = ["--methods", "bn", "--budget", str(budget), "--jobs", "1", "--out", str(tmp_path)]
     answer = runner.invoke(app, ["demo", *flags])
     assert said in " ".join(answer.output.split())

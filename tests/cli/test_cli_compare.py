@@ -162,7 +162,7 @@ def test_listings_as_json() -> None:
     assert shown["hyperparameters"]["lr"]["tuned"] == midway.methods.preset("tent", "tuned")["lr"]
     assert from_json("methods", "show", "memo")["hyperparameters"]["lr"]["tuned"] is None
     assert "accuracy" in {row["name"] for row in from_json("list", "metrics")}
-    assert "changed" in {row["name"] for row in from_json("list", "scores")}
+    assert "changed" in {row["name"] for row in from_json("list", "metrics")}
     models = from_json("models")
     assert models["trained"][0]["name"] == "wrn16_2.cifar10"
     assert models["denoisers"][0]["name"] == "unet.cifar10"

@@ -8,7 +8,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from midway import data
-from midway.cli.data import app, parse_severities
+from midway.cli.data import app
+from midway.cli.options import parse_severities
 
 run = CliRunner()
 

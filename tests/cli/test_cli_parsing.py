@@ -8,8 +8,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from midway.cli.run import create_engine, parse_integers, split_commas
-from midway.cli.terminal import ProgressLine, in_words, terminal
+from midway.cli.options import create_engine, parse_integers, split_commas
+from midway.cli.terminal import ProgressLine, show_duration, terminal
 
 
 def test_options_of_engines_come_from_their_constructors() -> None:
@@ -32,7 +32,7 @@ def test_lists_and_ranges() -> None:
 
 
 def test_durations_and_progress_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [in_words(seconds) for seconds in (3.2, 45, 75, 7320)] == ["3.2 s", "45 s", "1 min 15 s", "2 h 2 min"]
+    assert [show_duration(seconds) for seconds in (3.2, 45, 75, 7320)] == ["3.2 s", "45 s", "1 min 15 s", "2 h 2 min"]
     out = io.StringIO()
     with ProgressLine(Console(file=out)) as progress:
         progress("counting", 1.0, 4.0)

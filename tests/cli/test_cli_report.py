@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from midway.bench import Record, read_records, run_cell
 from midway.cli import app
 from midway.report import group_records
-from midway.report.figures import Predictions
+from midway.report.figures import PredictionPair
 from midway.report.figures.corrections import corrections_of
 
 runner = CliRunner()
@@ -138,14 +138,14 @@ def test_what_is_no_pair_is_said(run_folder: Path, tmp_path: Path, pair: str, sa
 
 def test_corrections_come_from_kept_answers(run_folder: Path) -> None:
     records = read_records(run_folder)
-    found = corrections_of(Predictions([(run_folder, records)], "source", "bn"))
+    found = corrections_of(PredictionPair([(run_folder, records)], "source", "bn"))
     assert found is not None
     assert (found.group, found.images) == ("glass_blur", 20)
     accuracy = {
         r.cell.label: r.result.by_group["glass_blur"] for r in records if r.result and str(r.cell.scenario) == OUTLIERS
     }
     assert 100 * (found.corrected - found.spoiled) / 20 == pytest.approx(accuracy["bn"] - accuracy["source"])
-    assert corrections_of(Predictions([(run_folder, records)], "tent", "mita")) is None
+    assert corrections_of(PredictionPair([(run_folder, records)], "tent", "mita")) is None
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from midway.bench import ENGINES, Grid, LocalEngine, engine, read_records, run_cell
 from midway.bench.record import Failure, Record
 from midway.cli import app, main
-from midway.cli.run import parse_integers
-from midway.cli.terminal import RunProgress, in_words
+from midway.cli.options import parse_integers
+from midway.cli.terminal import RunProgress, show_duration
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import METHODS
 
@@ -261,7 +261,12 @@ def test_data_are_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_numbers_as_people_write_them() -> None:
     assert parse_integers("seeds", "0-2, 7") == [0, 1, 2, 7]
-    assert [in_words(seconds) for seconds in (0.04, 59.4, 60, 3599.6)] == ["0.0 s", "59 s", "1 min 0 s", "1 h 0 min"]
+    assert [show_duration(seconds) for seconds in (0.04, 59.4, 60, 3599.6)] == [
+        "0.0 s",
+        "59 s",
+        "1 min 0 s",
+        "1 h 0 min",
+    ]
 
 
 def test_the_bar_on_a_terminal_shows_batches_accuracies_and_the_time_left() -> None:
@@ -274,7 +279,7 @@ def test_the_bar_on_a_terminal_shows_batches_accuracies_and_the_time_left() -> N
         progress.begin(cells, 3)
         progress.end(record)
         progress.batch(cells[1], 1, 2, 62.5)
-        assert progress._left() == f", {in_words(2.5 * record.seconds)} left"
+        assert progress._left() == f", {show_duration(2.5 * record.seconds)} left"
         shown = progress.bar.tasks[0]
         assert shown.completed == 1.5
         assert "bn on pure:gaussian_noise, seed 0: batch 1/2, 62.5 % so far" in shown.description

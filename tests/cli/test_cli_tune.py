@@ -17,7 +17,7 @@ from midway.adaptation import registry
 from midway.bench import Cell, load_plan, read_records
 from midway.cli import app
 from midway.report import read_run
-from midway.tune import Score, result
+from midway.tune import SettingsAccuracy, result
 from midway.tune import study as studies
 
 runner = CliRunner()
@@ -27,13 +27,13 @@ ONE = ["--scenarios", "pure:spatter"]
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Score TENT by a formula, and measure the gain on two small streams."""
+    """SettingsAccuracy TENT by a formula, and measure the gain on two small streams."""
 
-    def toy(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
+    def toy(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> SettingsAccuracy:
         value = 80.0 - abs(cells[0].settings["lr"] - 0.003) * 1000
-        return Score(value, {str(cell.scenario): value for cell in cells}, {})
+        return SettingsAccuracy(value, {str(cell.scenario): value for cell in cells}, {})
 
-    monkeypatch.setattr(studies, "score", toy)
+    monkeypatch.setattr(studies, "measure_accuracy", toy)
     monkeypatch.setattr(result, "HELD_OUT_SCENARIOS", ("pure:fog", "mixture:fog/snow@0.5"))
 
 
@@ -119,7 +119,9 @@ def test_another_search_does_not_take_the_place_of_one(tmp_path: Path) -> None:
 
 def test_what_was_the_best_before_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = itertools.count(60)
-    monkeypatch.setattr(studies, "score", lambda *_, **__: Score(float(next(values)), {}, {}))  # each better
+    monkeypatch.setattr(
+        studies, "measure_accuracy", lambda *_, **__: SettingsAccuracy(float(next(values)), {}, {})
+    )  # each better
     settings = []
     for trials in ("2", "3"):
         command = ["tune", "tent", *SMALL[:4], *ONE, "--trials", trials, "--out", str(tmp_path)]
@@ -185,17 +187,17 @@ def test_a_method_of_ones_own_is_imported(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole: Callable[..., Score] = vars(studies)["score"]
+    whole: Callable[..., SettingsAccuracy] = vars(studies)["score"]
     calls = 0
 
-    def interrupted(*args: Any, **kwargs: Any) -> Score:
+    def interrupted(*args: Any, **kwargs: Any) -> SettingsAccuracy:
         nonlocal calls
         calls += 1
         if calls == 3:
             raise KeyboardInterrupt
         return whole(*args, **kwargs)
 
-    monkeypatch.setattr(studies, "score", interrupted)
+    monkeypatch.setattr(studies, "measure_accuracy", interrupted)
     command = ["tune", "tent", *SMALL, "--out", str(tmp_path), "--no-gain"]
     answer = runner.invoke(app, command)
     assert answer.exit_code == 130

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import midway
 from midway.bench import read_records
-from midway.metrics import SCORES, Answers, compute_scores, score
+from midway.metrics import METRICS, Predictions, compute, metric
 from midway.testing import tiny_network
 
 IMAGES = torch.rand(24, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -67,10 +67,12 @@ def test_scores_without_labels_by_hand() -> None:
 def test_scores_of_known_answers() -> None:
     logits = torch.tensor([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0], [9.0, 0.0]])
     labels, group = torch.full((4,), -1), torch.zeros(4)
-    scores = compute_scores(Answers(logits, labels, group, source=logits.flip(1), mirrored=logits[[0, 1, 2, 2]]))
+    scores = compute(
+        Predictions(logits, labels, group, source=logits.flip(1), mirrored=logits[[0, 1, 2, 2]]), label_free=True
+    )
     assert scores["changed"] == 100
     assert scores["mirror_agreement"] == 75
-    collapsed = compute_scores(Answers(logits[[0, 0, 0, 0]], labels, group))
+    collapsed = compute(Predictions(logits[[0, 0, 0, 0]], labels, group), label_free=True)
     assert collapsed["classes_used"] == pytest.approx(1)
     assert "changed" not in collapsed
 
@@ -84,14 +86,14 @@ def test_answering_mirrored_images_changes_nothing_else() -> None:
 
 
 def test_a_new_score_is_a_column() -> None:
-    @score("confidence", unit="%")
-    def confidence(answers: Answers) -> float:
-        return 100 * answers.logits.softmax(dim=1).amax(dim=1).mean().item()
+    @metric("confidence", unit="%", needs="logits")
+    def confidence(predictions: Predictions) -> float:
+        return 100 * predictions.logits.softmax(dim=1).amax(dim=1).mean().item()
 
     try:
         assert "confidence %" in str(quiet(tiny_network(), IMAGES, "bn"))
     finally:
-        SCORES.remove("confidence")
+        METRICS.remove("confidence")
 
 
 def test_sources_that_can_be_read_once_are_kept_for_the_next_method() -> None:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import midway
 from midway.adaptation.registry import METHODS
-from midway.comparison.recommend import collapsed, rank
-from midway.metrics import Answers, compute_scores
+from midway.comparison.recommend import has_collapsed, rank
+from midway.metrics import Predictions, compute
 from midway.testing import tiny_network
 
 SIDE, CLASSES = 8, 4
@@ -25,18 +25,21 @@ def quiet(*arguments: Any, **options: Any) -> midway.Recommendation:
     return midway.recommend(*arguments, progress=False, **options)
 
 
-def answers(predictions: list[int], mirrored: list[int], source: list[int] | None = None, classes: int = 2) -> Answers:
+def scores_of(
+    predictions: list[int], mirrored: list[int], source: list[int] | None = None, classes: int = 2
+) -> dict[str, float]:
     def logits(chosen: list[int]) -> Tensor:
         return 9.0 * nn.functional.one_hot(torch.tensor(chosen), classes)
 
     count = len(predictions)
-    return Answers(
+    made = Predictions(
         logits(predictions),
         torch.full((count,), -1),
         torch.zeros(count),
         mirrored=logits(mirrored),
         source=None if source is None else logits(source),
     )
+    return compute(made, label_free=True)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def answers(predictions: list[int], mirrored: list[int], source: list[int] | Non
     ],
 )
 def test_information_by_hand(predictions: list[int], mirrored: list[int], classes: int, expected: float) -> None:
-    scores = compute_scores(answers(predictions, mirrored, classes=classes))
+    scores = scores_of(predictions, mirrored, classes=classes)
     assert scores["mirror_information"] == pytest.approx(expected, abs=1e-6)
 
 
@@ -66,16 +69,16 @@ def test_information_is_a_lower_bound_of_the_mutual_information() -> None:
         )
         independent = joint.sum(1, keepdim=True) * joint.sum(0, keepdim=True)
         naive = torch.xlogy(joint, joint / independent).sum().item() / math.log(3)
-        bound = compute_scores(answers(first.tolist(), second.tolist(), classes=3))["mirror_information"]
+        bound = scores_of(first.tolist(), second.tolist(), classes=3)["mirror_information"]
         assert bound <= 100 * naive + 1e-9
 
 
 def test_the_last_classes_by_hand() -> None:
     source = [0, 1, 0, 1, 0, 1, 0, 1]
-    late = compute_scores(answers([0, 1, 0, 1, 0, 1, 0, 0], source, source))["late_classes"]
+    late = scores_of([0, 1, 0, 1, 0, 1, 0, 0], source, source)["late_classes"]
     assert late == pytest.approx(50.0)  # one class for the last two images, where the source has two
-    assert compute_scores(answers(source, source, [0] * 8))["late_classes"] == pytest.approx(200.0)
-    assert "late_classes" not in compute_scores(answers(source, source))
+    assert scores_of(source, source, [0] * 8)["late_classes"] == pytest.approx(200.0)
+    assert "late_classes" not in scores_of(source, source)
 
 
 class Columns(nn.Module):
@@ -187,9 +190,9 @@ def test_a_collapsed_method_is_not_recommended_even_alone() -> None:
 
 
 def test_one_class_is_a_collapse_even_if_the_source_has_hardly_more() -> None:
-    assert collapsed({"late_classes": 100.0, "classes_used": 1.0})
-    assert not collapsed({"late_classes": 100.0, "classes_used": 1.2})
-    assert collapsed({"late_classes": 59.0, "classes_used": 5.0})
+    assert has_collapsed({"late_classes": 100.0, "classes_used": 1.0})
+    assert not has_collapsed({"late_classes": 100.0, "classes_used": 1.2})
+    assert has_collapsed({"late_classes": 59.0, "classes_used": 5.0})
 
 
 def test_labels_are_not_used_and_failures_are_listed(tmp_path: Path) -> None:

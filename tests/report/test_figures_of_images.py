@@ -13,7 +13,7 @@ import midway
 from midway.bench import Record
 from midway.bench.entries import Entry
 from midway.cli.figures import cell_of, entry_of
-from midway.report.figures import FIGURES, NetworkAndImages, Predictions, draw_figures
+from midway.report.figures import FIGURES, NetworkAndImages, PredictionPair, draw_figures
 from midway.report.figures.corrections import compare_predictions, corrections_of, draw_corrections
 from midway.report.figures.drawing import to_picture
 from midway.report.figures.image_changes import difference, draw_image_changes, draw_severities, image_changes
@@ -35,7 +35,7 @@ def test_pictures_and_differences() -> None:
 def test_image_changes_are_those_of_mita_at_that_image() -> None:
     data, network = toy_data(), tiny_network()
     given = NetworkAndImages(network, data, image=9, batch_size=4, mita={"data_step_size": 0.5})
-    (change,) = image_changes(given, shifts=["fog"])
+    (change,) = (each for each in image_changes(given) if each.shift == "fog")
     method = midway.MITA(network, data_step_size=0.5)
     for batch in list(midway.streams.pure(data, "fog", batch_size=4))[:3]:
         method(batch.images)
@@ -46,8 +46,9 @@ def test_image_changes_are_those_of_mita_at_that_image() -> None:
     assert change.distance > 0
     with pytest.raises(ValueError, match="there is no image 12 in toy: it has 0 to 11"):
         image_changes(replace(given, image=12))
-    several = image_changes(replace(given, image=0), shifts=["fog", "snow"], severities=(1, 5))
-    assert [(c.shift, c.severity) for c in several] == [("fog", 1), ("fog", 5), ("snow", 1), ("snow", 5)]
+    every = image_changes(replace(given, image=0), severities=(1, 5))
+    several = [each for each in every if each.shift in ("fog", "snow")]
+    assert [(c.shift, c.severity) for c in several] == [("snow", 1), ("snow", 5), ("fog", 1), ("fog", 5)]
     assert {"fog", "snow", "severity 1", "severity 5"} <= written(draw_severities(several))
     assert len(draw_image_changes(several).axes) == 12
 
@@ -69,7 +70,6 @@ def test_corrections_are_outliers_that_only_the_second_method_classifies_correct
     assert {"dog 95%", "cat 99%"} <= shown
     heading = "TENT (grey) and MITA (in colour)\nMITA corrects 2 of 4, and spoils 1"
     assert any(heading in text for text in shown)
-    assert len(compare_predictions(stream, (wrong, right), ["cat", "dog"], at_most=1).shown) == 1
     assert len(draw_corrections(corrections).axes) == 2
     assert compare_predictions(stream, (right, right), ["cat", "dog"]).shown == ()
 
@@ -94,7 +94,7 @@ def test_energies_before_and_after() -> None:
 
 def test_samples_come_from_three_networks() -> None:
     given = NetworkAndImages(tiny_network(), toy_data(8), batch_size=4, langevin_steps=50, mita={"lr": 0.1})
-    rows = langevin_samples(given, count=2)
+    rows = langevin_samples(given)
     assert [row.title for row in rows] == ["source", "predictor", "data model"]
     assert rows[0].pictures[0].shape == (16, 16, 3)
     assert not np.array_equal(rows[0].pictures[0], rows[2].pictures[0])
@@ -110,12 +110,12 @@ def test_figures_are_computed_from_a_network_and_images() -> None:
         "samples",
         "energies",
     ]
-    nothing = Predictions((), compute=lambda: replace(given, method=given.baseline))
+    nothing = PredictionPair((), compute=lambda: replace(given, method=given.baseline))
     assert list(draw_figures(nothing)) == []  # both methods predict the same
     computed = corrections_of(nothing)
     assert computed is not None
     assert (computed.corrected, computed.spoiled, computed.images) == (0, 0, 2)
-    assert corrections_of(Predictions(())) is None
+    assert corrections_of(PredictionPair(())) is None
 
 
 def test_figures_show_the_method_with_its_settings_in_the_run() -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from midway.data.corruptions.registry import shift_title
 from midway.report import Column
 from midway.report.paper import published_in
 from midway.report.ranking import independent_pairs
 from midway.report.render import headings, markdown_table, show_number
-from midway.report.tidy import common_to_all, method_title, plot_styles, scenario_title, words
+from midway.report.tidy import find_common, method_title, plot_styles, scenario_title
 from midway.streams import Scenario
 
 FOG, SNOW, FEW = map(Scenario.parse, ("pure:fog", "pure:snow", "outlier:frost/fog@0.005"))
 
 
 def test_titles_are_plain_words() -> None:
-    assert (words("jpeg_compression"), words("glass_blur")) == ("JPEG compression", "glass blur")
+    assert (shift_title("jpeg_compression"), shift_title("glass_blur")) == ("JPEG compression", "glass blur")
     assert scenario_title(Scenario.parse("outlier:glass_blur/fog@0.005")) == "outlier: 0.5% glass blur in fog"
     assert scenario_title(Scenario.parse("pure:fog#3")) == "pure: fog, severity 3"
     assert method_title("tea_equal_budget", "tea") == "TEA equal budget"
@@ -44,8 +45,8 @@ def test_headings_are_short_and_differ() -> None:
 
 
 def test_what_all_labels_have_in_common() -> None:
-    assert common_to_all({"bn": {0, 1}, "tent": {1, 2}, "mita": {7}}) == (["bn", "tent"], {1})
-    assert common_to_all({}) == ([], set())
+    assert find_common({"bn": {0, 1}, "tent": {1, 2}, "mita": {7}}) == (["bn", "tent"], {1})
+    assert find_common({}) == ([], set())
 
 
 def test_streams_of_nearly_the_same_images_are_one_pair_and_seeds_count_within_one_stream() -> None:

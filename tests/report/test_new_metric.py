@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from midway.bench import Grid, LocalEngine, Store, run
 from midway.cli import app
-from midway.metrics import METRICS, Answers, metric
+from midway.metrics import METRICS, Predictions, metric
 from midway.report import frame
 
 NAME, TITLE = "mean_confidence", "confidence"
@@ -25,8 +25,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A run of two methods, with a metric that nothing but this function knows."""
 
     @metric(TITLE, unit="%", better="lower", by_group=True)
-    def mean_confidence(answers: Answers) -> float:
-        return 100 * answers.logits.softmax(dim=1).amax(dim=1).mean().item()
+    def mean_confidence(predictions: Predictions) -> float:
+        return 100 * predictions.logits.softmax(dim=1).amax(dim=1).mean().item()
 
     plan = {"methods": "source,bn", "scenarios": "pure:fog", "images": 40, "batch_sizes": 20}
     with Store(tmp_path / "run") as store:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from midway.bench import Record, paper
-from midway.bench.suites import EQUAL_BUDGET, suite
+from midway.bench import Record
+from midway.bench.suites import EQUAL_BUDGET, SUITES, suite
 from midway.data import corruption_names
 from midway.report import Frame, Row, Table, frame, group_records, pivot, split_columns, to_brief_markdown
 from midway.report.paper import paper_table, published_in
@@ -259,7 +259,7 @@ def test_what_the_paper_did_not_use_has_no_paper_columns() -> None:
 
 def test_equal_budget_rows_have_no_paper_numbers() -> None:
     assert published_in("cifar10c")(EQUAL_BUDGET, PAIR, "all", "accuracy") is None
-    assert all(EQUAL_BUDGET in [entry.label for entry in suite(name).entries] for name in paper.TABLES)
+    assert all(EQUAL_BUDGET in [entry.label for entry in suite(name).entries] for name in SUITES)
 
 
 def test_mita_against_the_best_in_the_paper() -> None:

@@ -73,4 +73,4 @@ def opened(tmp_path: Path) -> Iterator[Callable[[Search], optuna.Study]]:
 
 @pytest.fixture
 def by_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "score", toy)
+    monkeypatch.setattr(studies, "measure_accuracy", toy)

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 from midway.bench import Cell, load_plan
 from midway.bench.resources import ResourceCache
-from midway.tune import Score, Search, StudyResult, TrialRecord, held_out_plan, tune
+from midway.tune import Search, SettingsAccuracy, StudyResult, TrialRecord, held_out_plan, tune
 from midway.tune import study as studies
 from midway.tune.storage import hide_password, open_storage, status_of, this_process, without_password
 
@@ -23,14 +23,14 @@ SMALL: dict[str, Any] = {"scenarios": ("pure:spatter",), "images": 20, "batch_si
 SEARCH = Search(method="tent", **SMALL)
 
 
-def toy(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
+def toy(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> SettingsAccuracy:
     value = 80.0 - abs(cells[0].settings["lr"] - 0.003) * 1000
-    return Score(value, {"pure:spatter": value}, {})
+    return SettingsAccuracy(value, {"pure:spatter": value}, {})
 
 
 @pytest.fixture(autouse=True)
 def _by_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "score", toy)
+    monkeypatch.setattr(studies, "measure_accuracy", toy)
 
 
 def accuracies(found: StudyResult) -> list[float]:
@@ -112,7 +112,7 @@ def test_a_trial_that_others_gave_up_does_not_end_the_search(tmp_path: Path, mon
     path = str(tmp_path / "study")
     stolen: list[int] = []
 
-    def steal(*args: Any, **kwargs: Any) -> Score:
+    def steal(*args: Any, **kwargs: Any) -> SettingsAccuracy:
         if not stolen:
             with open_storage(path) as storage:
                 study = optuna.load_study(study_name=SEARCH.name, storage=storage)
@@ -122,7 +122,7 @@ def test_a_trial_that_others_gave_up_does_not_end_the_search(tmp_path: Path, mon
             stolen.append(running.number)
         return toy(*args, **kwargs)
 
-    monkeypatch.setattr(studies, "score", steal)
+    monkeypatch.setattr(studies, "measure_accuracy", steal)
     found = tune(SEARCH, storage=path, trials=3)
     assert found.count("complete") == 3
 

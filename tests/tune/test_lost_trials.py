@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 
 from midway._workers import Died
 from midway.bench import Cell, LocalEngine
-from midway.tune import Score, Search, tune
+from midway.tune import Search, SettingsAccuracy, tune
 from midway.tune import study as studies
 from midway.tune.storage import this_process
 from toy_search import SMALL, toy, tried
@@ -36,14 +36,14 @@ def test_stopped_lost_and_resumed_is_the_same_as_undisturbed(
 
     storage, calls = str(tmp_path / "study"), 0
 
-    def interrupted(*args: Any, **kwargs: Any) -> Score:
+    def interrupted(*args: Any, **kwargs: Any) -> SettingsAccuracy:
         nonlocal calls
         calls += 1
         if calls in (1, 4, 9):
             raise KeyboardInterrupt
         return toy(*args, **kwargs)
 
-    monkeypatch.setattr(studies, "score", interrupted)
+    monkeypatch.setattr(studies, "measure_accuracy", interrupted)
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             tune(search, storage=storage, trials=12)
@@ -106,12 +106,12 @@ def test_a_trial_that_is_killed_from_outside_is_run_again_without_limit(
 
 
 def test_failures_are_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
+    def failing(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> SettingsAccuracy:
         if cells[0].settings["steps"] > 1:
             raise RuntimeError("too many steps\nand more")
-        return Score(50.0, {}, {})
+        return SettingsAccuracy(50.0, {}, {})
 
-    monkeypatch.setattr(studies, "score", failing)
+    monkeypatch.setattr(studies, "measure_accuracy", failing)
     found = tune(Search(method="tent", **SMALL), storage=str(tmp_path / "study"), trials=8)
     failed = [trial for trial in found.trials if trial.state == "failed"]
     assert [trial.settings["steps"] > 1 for trial in found.trials] == [trial in failed for trial in found.trials]

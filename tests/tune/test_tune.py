@@ -17,7 +17,7 @@ from PIL import Image
 
 from midway.bench import Cell, Grid, LocalEngine
 from midway.bench.resources import ResourceCache
-from midway.tune import SCENARIOS, Score, Search, TrialRecord, held_out_plan, score, tune
+from midway.tune import SCENARIOS, Search, SettingsAccuracy, TrialRecord, held_out_plan, measure_accuracy, tune
 from midway.tune import study as studies
 from midway.tune.storage import open_storage
 from toy_search import SMALL
@@ -68,10 +68,10 @@ def test_size_and_classes_belong_to_a_search_and_change_no_other(tmp_path: Path)
 def test_labels_that_are_not_the_logits_are_refused_before_a_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: Any, **__: Any) -> Score:
+    def never(*_: Any, **__: Any) -> SettingsAccuracy:
         raise AssertionError
 
-    monkeypatch.setattr(studies, "score", never)
+    monkeypatch.setattr(studies, "measure_accuracy", never)
     for label, name in enumerate([*"abcdefghijkl"]):
         (tmp_path / "images" / name).mkdir(parents=True)
         Image.new("RGB", (32, 32), (20 * label, 0, 0)).save(tmp_path / "images" / name / "image.png")
@@ -83,7 +83,7 @@ def test_labels_that_are_not_the_logits_are_refused_before_a_trial(
     with pytest.raises(ValueError, match="pure:clean has 2 class folders and the network 10 logits"):
         tune(search, storage=str(tmp_path / "study"), trials=1)
     assert not (tmp_path / "study").exists()
-    monkeypatch.setattr(studies, "score", lambda *_, **__: Score(1.0, {}, {}))
+    monkeypatch.setattr(studies, "measure_accuracy", lambda *_, **__: SettingsAccuracy(1.0, {}, {}))
     found = tune(replace(search, classes={"a": 3, "b": 9}), storage=str(tmp_path / "study"), trials=1)
     assert found.search["classes"] == ("a=3", "b=9")
     assert 'classes = ["a=3", "b=9"]' in held_out_plan(replace(search, classes={"a": 3, "b": 9}), found)
@@ -98,7 +98,9 @@ def test_scores_are_the_numbers_of_midway_run_bit_for_bit() -> None:
     cells = Search(method="tea", **SMALL).cells({"langevin_steps": 1, "lr": 0.01})
     resources = ResourceCache()
     running: list[tuple[int, int, float]] = []
-    found = score(cells, [resources.stream(cell) for cell in cells], resources, on_round=lambda *at: running.append(at))
+    found = measure_accuracy(
+        cells, [resources.stream(cell) for cell in cells], resources, on_round=lambda *at: running.append(at)
+    )
     results = list(LocalEngine().run(cells))
     assert found.by_stream == {str(record.cell.scenario): record.result.accuracy for record in results if record.result}
     assert found.by_group == {str(record.cell.scenario): record.result.by_group for record in results if record.result}
@@ -136,15 +138,15 @@ def test_bad_trials_stop_after_two_rounds_or_a_fifth(
 ) -> None:
     seen: dict[float, int] = {}
 
-    def rising(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> Score:
+    def rising(cells: Sequence[Cell], streams: Any, resources: Any, *, on_round: Any) -> SettingsAccuracy:
         lr = cells[0].settings["lr"]
         value = 50.0 if lr > 1e-3 else 70.0
         for done in range(1, rounds + 1):
             seen[lr] = done
             on_round(done, rounds, value)
-        return Score(value, {}, {})
+        return SettingsAccuracy(value, {}, {})
 
-    monkeypatch.setattr(studies, "score", rising)
+    monkeypatch.setattr(studies, "measure_accuracy", rising)
     search = Search(method="tent", **SMALL)
     study = opened(search)
     for lr in (1e-4, 2e-4, 3e-4, 4e-4, 5e-3, 6e-4):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from midway._errors import shorten_error
 from midway._suggest import unknown
 from midway.adaptation.parameters import first_weight
 from midway.functional import free_energy
@@ -133,7 +134,7 @@ def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None
         swapped = swapped or (" (to a network of grey images give images.mean(dim=1, keepdim=True))" if of_grey else "")
         if "running_mean must be defined" in str(error):  # the words of torch's functional batch_norm
             swapped = " (its BatchNorm layers must be called as modules: methods replace their statistics)"
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = shorten_error(error)
         if not isinstance(error, RuntimeError | ValueError | IndexError) and str(error):
             reason = f"{type(error).__name__}: {reason}"
         raise ValueError(f"the model does not accept images of shape {shape}{single or swapped}: {reason}") from error

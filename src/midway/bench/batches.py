@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,16 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import DataLoader, SequentialSampler
 
-from midway.bench.resources import arranged
+from midway.adaptation.problem import LARGE_SIDE
+from midway.bench.measure import AnyStream
+from midway.bench.resources import arrange
 from midway.data import ImageSet, load, names
 from midway.data.class_lists import Classes
 from midway.data.image_set import UNLABELLED
-from midway.data.torch_datasets import as_array
+from midway.data.torch_datasets import IMAGE_KEYS, as_array, read_fields
 from midway.streams import Batch, Stream, pure
-
-IMAGE_KEYS = ("image", "images", "img", "pixel_values", "inputs", "x")
-LABEL_KEYS = ("label", "labels", "fine_label", "target", "targets", "y")
-LARGE_SIDE, LARGE_BATCH, SMALL_BATCH = 128, 64, 200  # the batches that methods were published with
 
 EXPECTED = (
     "give batches of images with or without labels, as a torch DataLoader does, a folder, arrays, a data set or a "
@@ -63,14 +63,22 @@ class Batches:
             yield batch
 
 
-class FirstImages:
+class _Adaptor:
+    """Another way to read a stream, with its name and groups."""
+
+    def __init__(self, stream: AnyStream) -> None:
+        self.stream, self.name, self.groups = stream, stream.name, stream.groups
+        self.folder_classes = stream.folder_classes
+
+
+class FirstImages(_Adaptor):
     """The first images of a stream, for sources that are long or endless."""
 
-    def __init__(self, stream: Stream | Batches, images: int) -> None:
+    def __init__(self, stream: AnyStream, images: int) -> None:
         if images < 1:
             raise ValueError(f"images must be at least 1, got {images}.")
-        self.stream, self.images = stream, images
-        self.name, self.groups, self.folder_classes = stream.name, stream.groups, stream.folder_classes
+        super().__init__(stream)
+        self.images = images
 
     def __iter__(self) -> Iterator[Batch]:
         left = self.images
@@ -79,6 +87,47 @@ class FirstImages:
             left -= len(batch)
             if left <= 0:  # before the next batch is asked for: an endless source may wait for it
                 return
+
+
+class Unlabelled(_Adaptor):
+    """A stream whose labels are not used."""
+
+    def __init__(self, stream: AnyStream) -> None:
+        super().__init__(stream)
+        self.folder_classes = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self.stream:
+            yield replace(batch, labels=torch.full_like(batch.labels, UNLABELLED))
+
+
+class Replayed(_Adaptor):
+    """A stream that can be read once: its batches are kept for the next method."""
+
+    def __init__(self, stream: AnyStream) -> None:
+        super().__init__(stream)
+        self.rest, self.batches = iter(stream), list[Batch]()
+
+    def __iter__(self) -> Iterator[Batch]:
+        index = 0
+        while index < len(self.batches) or self._read():
+            yield self.batches[index]
+            index += 1
+
+    def _read(self) -> bool:
+        batch = next(self.rest, None)
+        self.batches += [] if batch is None else [batch]
+        return batch is not None
+
+
+def is_repeatable(stream: AnyStream) -> bool:
+    """Tell whether every method can read the same batches in the same order from the source itself."""
+    if isinstance(stream, FirstImages):
+        return is_repeatable(stream.stream)
+    source = stream.source if isinstance(stream, Batches) else None
+    if isinstance(source, DataLoader):
+        return isinstance(source.sampler, SequentialSampler)
+    return isinstance(stream, Stream) or (hasattr(source, "__len__") and hasattr(source, "__getitem__"))
 
 
 def as_stream(
@@ -107,11 +156,16 @@ def as_stream(
     if isinstance(data, ImageSet):
         logits = data.logits
         side = min(data.images.shape[1:3])
-        batch_size = batch_size or (LARGE_BATCH if side >= LARGE_SIDE else SMALL_BATCH)
-        data = pure(arranged(data, images=None, seed=seed), "clean", batch_size=batch_size)
+        batch_size = batch_size or published_batch_size(side)
+        data = pure(arrange(data, images=None, seed=seed), "clean", batch_size=batch_size)
         data.name = name or data.name  # what messages call it; pure:clean is unknown to who gave a folder
     stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
     return stream if images is None else FirstImages(stream, images), logits
+
+
+def published_batch_size(side: int) -> int:
+    """Return the size of the batches that methods were published with, for the shorter side of images in pixels."""
+    return 64 if side >= LARGE_SIDE else 200
 
 
 def check_folder(data: str | Path) -> None:
@@ -146,9 +200,7 @@ def _of_arrays(images: Any, labels: Any, batch_size: int | None) -> Batches:
     known = None if labels is None else torch.as_tensor(np.asarray(labels))
     if known is not None and len(known) != count:
         raise ValueError(f"there are {count} images but {len(known)} labels.")
-    size = batch_size or (
-        LARGE_BATCH if images.ndim == 4 and sorted(images.shape[1:])[1] >= LARGE_SIDE else SMALL_BATCH
-    )
+    size = batch_size or published_batch_size(sorted(images.shape[1:])[1] if images.ndim == 4 else 0)
     cuts = [slice(start, start + size) for start in range(0, count, size)]
     return Batches([(images[cut],) if known is None else (images[cut], known[cut]) for cut in cuts])
 
@@ -158,13 +210,13 @@ def _fields(item: Any) -> tuple[Any, Any]:
     if isinstance(item, Batch):
         return item.images, item.labels
     if isinstance(item, Mapping):
-        images = next((item[key] for key in IMAGE_KEYS if key in item), None)
+        images, labels = read_fields(item)
         if images is None:
             raise TypeError(
                 f"a batch has the keys {', '.join(map(str, item))}, none of which is known to be that of the images: "
                 f"call it one of {', '.join(IMAGE_KEYS)}."
             )
-        return images, next((item[key] for key in LABEL_KEYS if key in item), None)
+        return images, labels
     if isinstance(item, tuple | list) and len(item) and (_is_array(item[0]) or isinstance(item[0], Image.Image | list)):
         others = [each for each in item[1:] if _is_array(each) or _is_labels(each) or isinstance(each, int)]
         return item[0], others[0] if others else None
@@ -213,7 +265,7 @@ def _in_batches(items: Iterator[tuple[Any, Any]], size: int | None) -> Iterator[
         if pixels[-1].shape != pixels[0].shape:
             shapes = f"{pixels[0].shape[:2]} and {pixels[-1].shape[:2]}"
             raise ValueError(f"single images have sizes {shapes}: resize them, as midway.data.from_dataset does.")
-        if len(pixels) == (size or (LARGE_BATCH if min(pixels[0].shape[:2]) >= LARGE_SIDE else SMALL_BATCH)):
+        if len(pixels) == (size or published_batch_size(min(pixels[0].shape[:2]))):
             yield collected()
             pixels, labels = [], []
     if pixels:

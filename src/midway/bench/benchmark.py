@@ -47,7 +47,7 @@ VARIANTS = (
 """Rows besides the methods."""
 
 
-class Streams(NamedTuple):
+class BenchmarkColumn(NamedTuple):
     """A column of the benchmark: streams whose errors are averaged.
 
     Attributes:
@@ -68,13 +68,13 @@ class Streams(NamedTuple):
         return [scenario for text in self.texts for scenario in expand(text)]
 
 
-STREAMS = {
-    "reset": Streams("reset each", ("pure:all",)),
-    "continual": Streams("continual", ("continual:all",)),
-    "mixed": Streams("mixed domains", ("mixed:all",)),
-    "correlated": Streams("correlated", ("correlated:all@0",), batch_size=64),
-    "outlier": Streams("outliers", tuple(f"outlier:{a}/{b}@0.02" for a, b in PAIRS), first_shift_only=True),
-    "mixture": Streams("mixtures", tuple(f"mixture:{a}/{b}@0.5" for a, b in PAIRS)),
+COLUMNS = {
+    "reset": BenchmarkColumn("reset each", ("pure:all",)),
+    "continual": BenchmarkColumn("continual", ("continual:all",)),
+    "mixed": BenchmarkColumn("mixed domains", ("mixed:all",)),
+    "correlated": BenchmarkColumn("correlated", ("correlated:all@0",), batch_size=64),
+    "outlier": BenchmarkColumn("outliers", tuple(f"outlier:{a}/{b}@0.02" for a, b in PAIRS), first_shift_only=True),
+    "mixture": BenchmarkColumn("mixtures", tuple(f"mixture:{a}/{b}@0.5" for a, b in PAIRS)),
 }
 """The columns of the benchmark by name.
 
@@ -99,15 +99,15 @@ def benchmark_entries(only: str = "") -> tuple[Entry, ...]:
     return tuple(parse_entries(", ".join([*methods, *VARIANTS])))
 
 
-def benchmark_streams(only: Sequence[str] = ()) -> dict[str, Streams]:
+def select_columns(only: Sequence[str] = ()) -> dict[str, BenchmarkColumn]:
     """Return the columns of the given names, or all."""
     for name in only:
-        if name not in STREAMS:
-            raise ValueError(unknown("column of the benchmark", name, STREAMS))
-    return {name: streams for name, streams in STREAMS.items() if not only or name in only}
+        if name not in COLUMNS:
+            raise ValueError(unknown("column of the benchmark", name, COLUMNS))
+    return {name: column for name, column in COLUMNS.items() if not only or name in only}
 
 
-def benchmark_cells(grid: Grid, columns: Mapping[str, Streams]) -> list[Cell]:
+def benchmark_cells(grid: Grid, columns: Mapping[str, BenchmarkColumn]) -> list[Cell]:
     """Return the cells of columns, with the rows, images and seeds of a grid, in batches of at most its size."""
     size = grid.batch_sizes[0]
     grids = [

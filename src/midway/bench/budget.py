@@ -23,7 +23,7 @@ from midway.bench.plan import Grid
 from midway.bench.record import Cell
 from midway.bench.resources import ResourceCache
 from midway.bench.store import Store
-from midway.cost import count_cost
+from midway.cost.measured import count_cost
 
 LEAST_BATCHES = 2
 """With fewer batches nothing adapts from one to the next; entries are left out instead."""
@@ -126,7 +126,7 @@ class CostEstimator:
 
 
 @dataclass(frozen=True)
-class Fit:
+class BudgetChoice:
     """The part of a plan that fits a budget: images of every cell, and label of an entry left out -> reason."""
 
     images: int
@@ -144,7 +144,7 @@ class Fit:
         write_atomically(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def load(cls, path: Path) -> Fit:
+    def load(cls, path: Path) -> BudgetChoice:
         """Read what ``save`` wrote."""
         try:
             return cls(**parse_json(path.read_text(encoding="utf-8")))
@@ -163,7 +163,7 @@ def read_duration(text: str) -> float:
     return duration
 
 
-def fit(
+def fit_budget(
     estimates: Mapping[str, CostEstimate],
     *,
     streams: Mapping[str, float],
@@ -174,7 +174,7 @@ def fit(
     required: Sequence[str] = REQUIRED,
     starts: Mapping[str, int] | None = None,
     image_seconds: float = 0.0,
-) -> Fit:
+) -> BudgetChoice:
     """Choose how many images each cell gets so that all of them together fit a time.
 
     The number is a multiple of the batch size, at least two batches. If these take too long, the slowest entries are
@@ -206,7 +206,7 @@ def fit(
         kept.remove(slowest)
     sizes = [available, *range(available // batch_size * batch_size, least, -batch_size), least]
     images = next((size for size in sizes if in_all(size) <= budget * (1 + 1e-9)), least)
-    return Fit(images, available, in_all(images), left_out)
+    return BudgetChoice(images, available, in_all(images), left_out)
 
 
 def fit_grid(
@@ -220,7 +220,7 @@ def fit_grid(
     estimator: CostEstimator | None = None,
     fixed_images: int | None = None,
     reuse_images: bool = True,
-) -> tuple[Grid, Fit]:
+) -> tuple[Grid, BudgetChoice]:
     """Reduce a grid to what fits a time, that of the trials included.
 
     The choice is stored: a run that is continued keeps it. With ``fixed_images`` only methods are left out. With
@@ -230,7 +230,7 @@ def fit_grid(
     name = hashlib.sha256(repr((seconds, jobs, grid)).encode()).hexdigest()[:8]
     path = store.folder / f"budget-{name}.json"
     if path.exists():
-        chosen = Fit.load(path)
+        chosen = BudgetChoice.load(path)
     else:
         estimator = estimator or CostEstimator(resources)
         available = len(estimator.resources.lazy_stream(grid.cells()[0]).order)
@@ -252,7 +252,7 @@ def fit_grid(
             label: estimator.estimate(cells[0]) if cells else CostEstimate(0, 0) for label, cells in left.items()
         }
         streams = {cell.stream_key: cell for cells in left.values() for cell in cells}.values()
-        chosen = fit(
+        chosen = fit_budget(
             estimates,
             streams={label: sum(map(length, cells)) for label, cells in left.items()},
             available=fixed or available,

@@ -42,9 +42,11 @@ METADATA = {"about", "search_space"}
 WITHOUT_NUMBERS = {
     "midway",
     "midway._version",
+    "midway._errors",
     "midway._registry",
     "midway._suggest",
     "midway._files",
+    "midway._workers",
     "midway.adaptation.about",
     "midway.adaptation.registry",
     "midway.adaptation.space",

@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from midway._files import printable
+from midway._files import is_printable
 from midway._suggest import unknown
 from midway.adaptation.adapt import with_preset
 from midway.adaptation.registry import FOR_EVERY_METHOD, PRESET
@@ -81,7 +81,7 @@ class Entry:
         except (TypeError, ValueError) as error:
             at_fault = next((setting for setting in settings if setting in str(error)), "name")
             raise SettingError(f"{name}: {error}", at_fault) from error
-        if not printable(label or written):
+        if not is_printable(label or written):
             raise SettingError(
                 f"{name}: the label {label or written!r} has bytes or control characters that are not text: leave "
                 "them out.",

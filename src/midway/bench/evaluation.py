@@ -1,4 +1,4 @@
-"""``midway.evaluate``: the answers of a method to any source of images, measured."""
+"""``midway.evaluate``: the predictions of a method for any source of images, measured."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.parameters import first_weight
 from midway.adaptation.registry import find
 from midway.bench.batches import as_stream
-from midway.bench.measure import AnyStream, answer, measure
+from midway.bench.measure import AnyStream, measure, predict
 from midway.bench.record import Result
-from midway.bench.resources import limited_to
+from midway.bench.resources import limit_classes
 from midway.data.class_lists import Classes
 from midway.data.loaders.imagenet_variants import is_imagenet_subset
 
@@ -29,7 +29,7 @@ def evaluate(
     size: int | None = None,
     on_batch: Callable[[float], None] | None = None,
 ) -> Result:
-    """Show a stream to a method, batch by batch, and measure its answers.
+    """Show a stream to a method, batch by batch, and measure its predictions.
 
     Args:
         method: A method; a plain classifier is evaluated without adaptation (as ``Source``).
@@ -50,7 +50,7 @@ def evaluate(
     """
     shown, logits = as_stream(stream, images=images, classes=classes, size=size)
     if not isinstance(method, AdaptiveClassifier):
-        method = find("source")(method if logits is None else limited_to(method, logits))
+        method = find("source")(method if logits is None else limit_classes(method, logits))
     elif logits is not None and not _has_just(logits, method, shown):
         raise ValueError(
             "the classes are some of the network's: adapt the network limited to them, "
@@ -58,7 +58,7 @@ def evaluate(
         )
     if reset:
         method.reset()
-    return measure(method, shown, answer(method, shown, on_batch=on_batch))
+    return measure(method, shown, predict(method, shown, on_batch=on_batch))
 
 
 def _has_just(logits: tuple[int, ...], method: AdaptiveClassifier, shown: AnyStream) -> bool:

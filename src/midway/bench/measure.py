@@ -1,4 +1,4 @@
-"""Show a stream to a method and measure its answers."""
+"""Show a stream to a method and measure its predictions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from midway.adaptation.parameters import first_weight
 from midway.bench.record import Result
 from midway.data import class_lists
 from midway.data.image_set import UNLABELLED
-from midway.metrics import Answers, compute
+from midway.metrics import Predictions, compute
 from midway.streams import Batch
 
 
@@ -38,18 +38,18 @@ class AnyStream(Protocol):
     def __iter__(self) -> Iterator[Batch]: ...
 
 
-def answer(
+def predict(
     method: AdaptiveClassifier,
     stream: AnyStream,
     *,
     on_batch: Callable[[float], None] | None = None,
     around_first: Callable[[], AbstractContextManager[object]] = nullcontext,
     mirrored: bool = False,
-) -> Answers:
-    """Show a stream to a method in its present state and return every answer.
+) -> Predictions:
+    """Show a stream to a method in its present state and return every prediction.
 
     ``on_batch`` gets the accuracy so far after every batch (NaN without labels); ``around_first`` is entered for the
-    first batch. With ``mirrored`` each batch is also answered mirrored, from the same state as the batch itself.
+    first batch. With ``mirrored`` each batch is also predicted mirrored, from the same state as the batch itself.
     """
     like = first_weight(method, torch.empty(0))
     logits, labels, groups, seconds, mirror = [], [], [], [], []
@@ -57,16 +57,16 @@ def answer(
     for batch in stream:
         images = batch.images.to(like)
         if mirrored:
-            mirror.append(_answer_mirrored(method, images))
+            mirror.append(_predict_mirrored(method, images))
         with nullcontext() if seen else around_first():
             started = time.perf_counter()
-            answered = method(images).cpu()
+            predicted = method(images).cpu()
             seconds.append(time.perf_counter() - started)
-        _check_labels(stream, batch.labels, answered.shape[1])
-        logits.append(answered)
+        _check_labels(stream, batch.labels, predicted.shape[1])
+        logits.append(predicted)
         labels.append(batch.labels)
         groups.append(batch.group)
-        correct += int((answered.argmax(dim=1) == batch.labels).sum())
+        correct += int((predicted.argmax(dim=1) == batch.labels).sum())
         seen += len(batch)
         if on_batch is not None:
             on_batch(100 * correct / seen if (batch.labels >= 0).any() else float("nan"))
@@ -76,7 +76,7 @@ def answer(
             "(a generator is exhausted after one method)."
         )
     sizes = tuple(map(len, labels))
-    return Answers(
+    return Predictions(
         torch.cat(logits),
         torch.cat(labels),
         torch.cat(groups),
@@ -86,7 +86,7 @@ def answer(
     )
 
 
-def _answer_mirrored(method: AdaptiveClassifier, images: Tensor) -> Tensor:
+def _predict_mirrored(method: AdaptiveClassifier, images: Tensor) -> Tensor:
     """Return the logits of the images flipped from left to right; the method is unchanged afterwards."""
     before = method.snapshot()
     try:
@@ -115,15 +115,17 @@ def _check_labels(stream: AnyStream, labels: Tensor, classes: int) -> None:
         )
 
 
-def measure(method: AdaptiveClassifier, stream: AnyStream, answers: Answers) -> Result:
-    """Compute all metrics of a method's answers to a stream, for the whole stream and for each of its groups."""
+def measure(method: AdaptiveClassifier, stream: AnyStream, predictions: Predictions) -> Result:
+    """Compute all metrics of a method's predictions for a stream, for the whole stream and for each of its groups."""
     groups: dict[str, dict[str, float]] = {}
     for index, group in enumerate(stream.groups):
-        chosen = answers.of_group(index)
+        chosen = predictions.of_group(index)
         groups[group] = {"images": len(chosen.labels)} | compute(chosen, of_group=True)
-    correct = (answers.predictions == answers.labels).split(answers.batch_sizes) if answers.labelled else ()
+    correct = (
+        (predictions.predicted == predictions.labels).split(predictions.batch_sizes) if predictions.labelled else ()
+    )
     return Result(
-        metrics=compute(answers),
+        metrics=compute(predictions),
         groups=groups,
         batch_accuracies=tuple([100 * batch.sum().item() / len(batch) for batch in correct]),
         diagnostics={name: value for name, value in method.diagnostics.items() if isinstance(value, int | float)},

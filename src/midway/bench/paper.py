@@ -13,19 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Any
 
 from midway._suggest import unknown
 from midway.data import corruption_names
 
-Table = Literal["outlier", "mixture", "pure", "sweep", "ablation"]
-TABLES: tuple[Table, ...] = ("outlier", "mixture", "pure", "sweep", "ablation")
 DATA = ("cifar10c", "cifar100c")
 METHODS = ("source", "bn", "tent", "eata", "sar", "shot", "tea", "memo", "mita")
 """The methods of the paper in its order, by our names; the sweep has neither TEA nor MEMO."""
-
-VARIANTS = ("source", "mita_without_data", "mita_without_model", "mita_same", "mita")
-"""The rows of the ablation; MITA without data adaptation is TEA."""
 
 PAIRS = (
     ("glass_blur", "gaussian_noise"),
@@ -37,19 +32,17 @@ PAIRS = (
 )
 """Distributions A / B of the outlier and mixture tables."""
 
-RATIOS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Shares of A in the sweep; the first is the outlier scenario, the last the mixture."""
-
 
 @dataclass(frozen=True)
 class PublishedScore:
     """One accuracy of the paper, in percent.
 
-    ``shifts`` is the corruption, or distributions A and B; ``ratio`` the share of A, None for a pure stream; ``method``
-    our name of the method or of the ablation's variant; ``group`` the corruption of the images, or ``"all"``.
+    ``table`` is outlier, mixture, pure, sweep or ablation; ``shifts`` the corruption, or distributions A and B;
+    ``ratio`` the share of A, None for a pure stream; ``method`` our name of the method or of the ablation's variant;
+    ``group`` the corruption of the images, or ``"all"``.
     """
 
-    table: Table
+    table: str
     data: str
     shifts: tuple[str, ...]
     ratio: float | None
@@ -119,7 +112,7 @@ def _accuracies() -> dict[tuple[str, tuple[str, ...], float | None, str, str], f
     return {(s.data, s.shifts, s.ratio, s.method, s.group): s.accuracy for s in scores()}
 
 
-def comparable(data: str) -> str | None:
+def find_comparable(data: str) -> str | None:
     """Return the data set of the paper that compares to one of ours, or None."""
     family = data.removesuffix("-mini").removesuffix("-c")
     return {"cifar10": "cifar10c", "cifar100": "cifar100c"}.get(family)

@@ -18,7 +18,7 @@ from midway.adaptation.precision import use_bf16
 from midway.bench.code import MEASURING, code_digest, folder_digest, modules_of_method, modules_of_stream
 from midway.bench.entries import READERS, Entry, PlanError, import_plugins
 from midway.bench.record import Cell
-from midway.bench.resources import absolute, modules_of, weights_of
+from midway.bench.resources import make_absolute, modules_of, weights_of
 from midway.data import corruption_names, names
 from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.methods import find
@@ -108,7 +108,7 @@ class Grid:
                 method=entry.name,
                 label=entry.label,
                 settings=entry.complete_settings(seed),
-                network=absolute(network),
+                network=make_absolute(network),
                 weights=weights[network],
                 further_weights=find(entry.name).further_weights(entry.settings),
                 data=name,
@@ -143,13 +143,13 @@ class Grid:
     def _resolved(self) -> tuple[str, str]:
         """Return the precision and device that ``"auto"`` stands for: a cell must not depend on where it runs."""
         with _errors_at("device"):
-            device = device_named(self.device)
+            device = resolve_device(self.device)
         with _errors_at("precision"):
             half = use_bf16(self.precision, torch.device(device))  # type: ignore[arg-type]
         return "bf16" if half else "float32", device
 
 
-def device_named(name: str) -> str:
+def resolve_device(name: str) -> str:
     """Return the device that a name stands for, as torch names it: ``"auto"`` is a GPU if there is one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -13,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from midway._files import parse_json
+from midway._files import parse_json, without_nan
 from midway.bench.added_later import ADDED_LATER, with_added
 from midway.metrics import METRICS
 from midway.streams import Scenario
@@ -197,22 +196,17 @@ class Result:
         return {group: values["accuracy"] for group, values in self.groups.items() if "accuracy" in values}
 
     @property
-    def images_by_group(self) -> dict[str, int]:
-        """Number of images of each group."""
-        return {group: int(values["images"]) for group, values in self.groups.items()}
-
-    @property
     def seconds_per_batch(self) -> float:
-        """Mean seconds of adaptation and answer; making the batch does not count."""
+        """Mean seconds of adaptation and prediction; making the batch does not count."""
         return self.metrics["seconds_per_batch"]
 
     def repeatable(self) -> dict[str, Any]:
-        """Return everything that repeating the cell reproduces exactly: all but times and memory; NaN becomes None."""
+        """Return everything that repeating the cell reproduces exactly: all but times and memory; NaN is None."""
         content = asdict(self)
         content["metrics"] = {
             name: value for name, value in self.metrics.items() if name not in METRICS or METRICS[name].repeatable
         }
-        plain: dict[str, Any] = _without_nan(content)
+        plain: dict[str, Any] = without_nan(content)
         return plain
 
     @classmethod
@@ -254,8 +248,8 @@ class Record:
         environment: Versions, processor and threads it ran with.
         command: What started the run.
         finished: When it ended, in UTC.
-        predictions: File with the answers in the folder of the store; None if they were not stored.
-        answers: Arrays ``logits``, ``labels`` and ``group`` on their way to that file; empty in stored records.
+        predictions: File with the predictions in the folder of the store; None if they were not stored.
+        arrays: Arrays ``logits``, ``labels`` and ``group`` on their way to that file; empty in stored records.
     """
 
     cell: Cell
@@ -266,7 +260,7 @@ class Record:
     command: str = ""
     finished: str = ""
     predictions: str | None = None
-    answers: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def replaces(self, known: Record | None) -> bool:
         """Tell whether this record counts instead of an earlier one: a failure never hides a result."""
@@ -320,13 +314,5 @@ class Record:
             raise StoreError(f"{where}: this result is incomplete ({error!r}): repair or remove the line.") from error
 
 
-STORED = tuple(each.name for each in fields(Record) if each.name != "answers")
+STORED = tuple(each.name for each in fields(Record) if each.name != "arrays")
 """The fields of a record in a file, in this order."""
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

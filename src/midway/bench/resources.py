@@ -92,7 +92,7 @@ def weights_of(name: str) -> str:
     )
 
 
-def absolute(name: str) -> str:
+def make_absolute(name: str) -> str:
     """Return the name with the full path of a checkpoint: a worker may run in another folder."""
     if name.rpartition(":")[0].endswith(".py"):
         return name
@@ -208,7 +208,7 @@ class ResourceCache:
         if key not in self._networks:
             network = self._make_network(cell.network, classes if data.logits is None else max(data.logits) + 1)
             if data.logits is not None:
-                network = limited_to(network, data.logits)
+                network = limit_classes(network, data.logits)
             self._networks[key] = (InBf16(network) if cell.precision == "bf16" else network).to(cell.device)
         return self._networks[key]
 
@@ -233,7 +233,7 @@ class ResourceCache:
                 self._sets[key] = self._load_data(cell.data, cell.root, size=cell.size, **which)
             part = (*key, cell.images, cell.seed)
             if part not in self._arranged:
-                self._arranged[part] = arranged(self._sets[key], images=cell.images, seed=cell.seed)
+                self._arranged[part] = arrange(self._sets[key], images=cell.images, seed=cell.seed)
             return self._arranged[part]
 
         def shifted(shift: str, severity: int) -> ImageSet:
@@ -266,7 +266,7 @@ def check_data(cells: Iterable[Cell], resources: ResourceCache | None) -> None:
                 )
 
 
-def arranged(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:
+def arrange(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:
     """Return a set in the order of a test: shuffled by the seed if its images are sorted by class.
 
     Folders list one class after the other, so the first images would all be of one class. At most ``images`` are kept.
@@ -280,7 +280,7 @@ def arranged(data: ImageSet, *, images: int | None, seed: int) -> ImageSet:
     return replace(data, images=Picked(data.images, indices), labels=data.labels[indices])
 
 
-def limited_to(network: nn.Module, logits: Sequence[int]) -> nn.Module:
+def limit_classes(network: nn.Module, logits: Sequence[int]) -> nn.Module:
     """Return a network with some of its classes; one that was trained on just the classes of ImageNet-R as it is."""
     return select_classes(network, logits, or_just_these=is_imagenet_subset(logits))
 

@@ -155,7 +155,7 @@ class Store:
 
     def add(self, record: Record, *, command: str) -> None:
         """Add a record; when this returns it is on the disk."""
-        stored = self._store_answers(record.cell, record.answers) if record.answers else None
+        stored = self._store_predictions(record.cell, record.arrays) if record.arrays else None
         line = replace(record, command=command, predictions=stored).to_line()
         size = os.fstat(self._file).st_size
         try:
@@ -175,8 +175,8 @@ class Store:
         if record.replaces(self._by_code.get((key, record.cell.code))):
             self._by_code[key, record.cell.code] = record
 
-    def _store_answers(self, cell: Cell, arrays: Mapping[str, NDArray[Any]]) -> str:
-        """Write answers to a file of their own and return its name within the folder."""
+    def _store_predictions(self, cell: Cell, arrays: Mapping[str, NDArray[Any]]) -> str:
+        """Write predictions to a file of their own and return its name within the folder."""
         name = f"{PREDICTIONS}/{cell.key}.npz"
         packed = io.BytesIO()
         np.savez_compressed(packed, allow_pickle=False, **arrays)
@@ -204,7 +204,7 @@ class Store:
 
 
 def load_predictions(folder: Path, record: Record) -> dict[str, NDArray[Any]]:
-    """Read the answers stored with a record: ``logits``, ``labels`` and ``group``.
+    """Read the predictions stored with a record: ``logits``, ``labels`` and ``group``.
 
     Example:
         >>> import tempfile
@@ -288,7 +288,7 @@ def run(
         store: Receives the records.
         engine: Runs the cells.
         command: The command that started the run, stored with every record.
-        keep_predictions: Also store every answer.
+        keep_predictions: Also store every prediction.
         keep_old: Accept stored results that other code computed.
         watcher: Receives the progress.
 

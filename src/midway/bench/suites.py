@@ -16,6 +16,7 @@ from midway.cost import PAPER_FORWARD_PASSES, Cost, measure_cost, paper_gflops
 from midway.data import corruption_names
 from midway.methods import adapt, hyperparameters, preset
 from midway.streams import Scenario
+from midway.streams.parsing import RATIOS
 
 EQUAL_BUDGET = "tea_equal_budget"
 """TEA with as many updates per batch as all models of MITA together: a fair rival, which the paper lacks."""
@@ -84,8 +85,8 @@ def equal_budget_tea() -> Entry:
     return Entry("tea", {"steps": steps, **shared}, EQUAL_BUDGET)
 
 
-def compared(*, without: Sequence[str] = ()) -> tuple[Entry, ...]:
-    """Return the methods of the paper in its order; TEA with the budget of MITA follows TEA."""
+def create_entries(*, without: Sequence[str] = ()) -> tuple[Entry, ...]:
+    """Create the entries of the methods of the paper, in its order; TEA with the budget of MITA follows TEA."""
     entries = [Entry(name, {}, name) for name in paper.METHODS if name not in without]
     index = [entry.label for entry in entries].index("tea") + 1
     return (*entries[:index], equal_budget_tea(), *entries[index:])
@@ -115,13 +116,13 @@ _ABLATED = (
 )
 
 SUITES: dict[str, tuple[str, Callable[[], tuple[Entry, ...]], tuple[Scenario, ...]]] = {
-    "outlier": ("Outliers: one image in 200 from another distribution", compared, _streams("outlier", 0.005)),
-    "mixture": ("Mixtures: two distributions in equal shares", compared, _streams("mixture", 0.5)),
-    "pure": ("Pure: one corruption at a time", compared, _PURE),
+    "outlier": ("Outliers: one image in 200 from another distribution", create_entries, _streams("outlier", 0.005)),
+    "mixture": ("Mixtures: two distributions in equal shares", create_entries, _streams("mixture", 0.5)),
+    "pure": ("Pure: one corruption at a time", create_entries, _PURE),
     "sweep": (
         "Sweep: from rare outliers to equal shares",
-        lambda: compared(without=["memo"]),
-        _streams("mixture", *paper.RATIOS),
+        lambda: create_entries(without=["memo"]),
+        _streams("mixture", *RATIOS),
     ),
     "ablation": ("Ablation: the contribution of each part of MITA", _variants, _ABLATED),
 }
@@ -138,26 +139,23 @@ def demo_grids(methods: Sequence[str] = (), *, images: int | None = None, seed: 
     return [both, outliers, *([] if images else [replace(outliers, images=None)])]
 
 
-def demo_grid(methods: Sequence[str] = (), *, images: int | None = None, batch_size: int = 200, seed: int = 0) -> Grid:
+def demo_grid(methods: Sequence[str] = (), *, images: int | None = None, seed: int = 0) -> Grid:
     """Return the plan of ``midway demo``: an outlier and a mixed stream of corrupted CIFAR-10 images.
 
     A choice of methods by default, some with clustered statistics too, and Source in any case.
     """
-    if images is not None and images < batch_size:
-        raise ValueError(f"{images} images do not fill a batch of {batch_size}: use at least {batch_size} images.")
     return Grid(
         methods=tuple(parse_entries(", ".join(dict.fromkeys(["source", *methods])) if methods else DEMO_METHODS)),
         networks=(DEMO_NETWORK,),
         data=(DEMO_DATA,),
         scenarios=DEMO_STREAMS,
         seeds=(seed,),
-        batch_sizes=(batch_size,),
         images=images,
     )
 
 
 @dataclass(frozen=True)
-class Line:
+class ComplexityRow:
     """A row of the complexity table: by the rule of the paper for this network, in the paper (WRN-28-10), measured."""
 
     label: str
@@ -173,7 +171,7 @@ def complexity_entries() -> dict[str, Entry]:
     """
     entries = [Entry(row.method, _settings(row), row.label) for row in paper.complexity()]
     known = {entry.label for entry in entries}
-    ours = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in compared()]
+    ours = [Entry(e.name, e.settings, f"{e.label}, default" if e.label in known else e.label) for e in create_entries()]
     ours += [Entry("dda", {}, "dda"), Entry("dda", preset("dda", "published"), "dda_published")]
     alike = {(entry.name, repr(entry.settings)) for entry in entries}
     return {e.label: e for e in (*entries, *(e for e in ours if (e.name, repr(e.settings)) not in alike))}
@@ -195,7 +193,7 @@ def measure_complexity(
     only: Sequence[str] = (),
     repeats: int = 1,
     on_entry: Callable[[str, int, int], None] | None = None,
-) -> list[Line]:
+) -> list[ComplexityRow]:
     """Measure the cost of one batch for each method on a network, beside the count of the paper.
 
     Rows that are not in ``only``, if it is given, have only the count of the paper. The paper's batch has 200 images
@@ -220,5 +218,5 @@ def measure_complexity(
         if row is not None:
             gflops = PAPER_FORWARD_PASSES[row.method](row.langevin_steps or 1, row.views or 1) * source
         if row is not None or cost is not None:
-            lines.append(Line(label, gflops, row, cost))
+            lines.append(ComplexityRow(label, gflops, row, cost))
     return lines

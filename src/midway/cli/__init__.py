@@ -14,7 +14,7 @@ from midway import __version__
 from midway._allocator import keep_freed_memory
 from midway._workers import WorkerError
 from midway.bench.engines._ray_connection import HeadLostError
-from midway.cli import benchmark, compare, data, figures, listings, paper, recommend, report, run, tune
+from midway.cli import benchmark, compare, data, demo, figures, listings, paper, recommend, report, run, tune
 from midway.cli.signals import interrupted, status, stop_on_signals
 from midway.cli.terminal import terminal
 
@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(paper.demo)
+app.command()(demo.demo)
 app.command()(run.run)
 app.command()(compare.compare)
 app.command()(recommend.recommend)

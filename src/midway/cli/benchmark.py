@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from midway.bench import Grid, LocalEngine, Store
-from midway.bench.benchmark import LEFT_OUT, benchmark_cells, benchmark_entries, benchmark_streams
-from midway.bench.budget import fit_grid, read_duration
-from midway.cli.report import print_table, report_run
-from midway.cli.run import check_device, command_line, parse_integers, run_into, split_commas, stored
-from midway.cli.signals import stopped
-from midway.cli.terminal import in_words, terminal
-from midway.report import export, frame, stored_run
+from midway.bench.benchmark import LEFT_OUT, benchmark_cells, benchmark_entries, select_columns
+from midway.bench.budget import read_duration
+from midway.cli.options import parse_integers, split_commas
+from midway.cli.report import show_table
+from midway.cli.run import check_device, end_with_status, find_records, fit_to_budget, report_records, run_into
+from midway.cli.signals import create_exit
+from midway.cli.terminal import show_duration, terminal
+from midway.report import frame
 from midway.report.benchmark import benchmark_table
-from midway.report.render import FORMATS
 
 
 def benchmark(
@@ -54,7 +54,7 @@ def benchmark(
     The same command continues a run that was stopped.
     """
     console = terminal()
-    columns = benchmark_streams(split_commas(streams) or ())
+    columns = select_columns(split_commas(streams) or ())
     grid = Grid(
         methods=benchmark_entries(methods),
         networks=(network,),
@@ -69,29 +69,22 @@ def benchmark(
     check_device(benchmark_cells(grid, columns), engine)
     left_out = {} if methods else dict(LEFT_OUT)
     with Store(out) as store:
-        if budget:
-            seconds = read_duration(budget)
-            console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
-            grid, fitted = fit_grid(grid, store, seconds, jobs=jobs, resources=engine.resources)
+        grid, fitted = fit_to_budget(console, grid, store, engine, budget)
+        if fitted is not None:
             left_out |= fitted.left_out
-            if fitted.seconds > seconds:
-                least = f"{fitted.images:,} images take about {in_words(fitted.seconds)}, more than {budget}"
+            if fitted.seconds > read_duration(budget):
+                least = f"{fitted.images:,} images take about {show_duration(fitted.seconds)}, more than {budget}"
                 console.print(f"{least}: the remaining methods cannot take less.", highlight=False)
         cells = benchmark_cells(grid, columns)
         tally = run_into(console, cells, store, engine, keep_old=keep_old)
-        records = stored(store, cells, keep_old=keep_old)
+        records = find_records(store, cells, keep_old=keep_old)
     if tally is None and not records:
-        raise stopped()
+        raise create_exit()
     counted = f", {grid.images:,} images a corruption" if grid.images else ""
     counted += ", bf16" if cells[0].precision == "bf16" else ""
     notes = [f"left out: {label}, {reason}" for label, reason in left_out.items()]
     title = f"Benchmark. {network} on {data}{counted}"
     table = benchmark_table(frame(records), columns, data=data, title=title, notes=notes)
-    print_table(console, table)
-    for suffix in FORMATS:
-        export([table], out / f"table{suffix}")
-    console.print(f"Tables: {out / 'table.md'} (also .csv, .tex and .json)", highlight=False, soft_wrap=True)
-    run = stored_run(out.resolve().name, records, folder=out, command=command_line(), left_out=left_out)
-    report_run(console, run)
-    if tally is None or any(record.failure for record in records):
-        raise stopped() if tally is None else typer.Exit(1)
+    show_table(console, table, out)
+    report_records(console, out, records, left_out)
+    end_with_status(records, tally)

@@ -13,26 +13,16 @@ from torch import nn
 
 from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
-from midway.bench.plan import device_named
-from midway.bench.resources import absolute, load_network, weights_of
-from midway.cli.run import NO_GPU, Classes, Import, split_commas
-from midway.cli.signals import stopped
-from midway.cli.terminal import Json, print_json, terminal
+from midway.bench.plan import resolve_device
+from midway.bench.resources import load_network, make_absolute, weights_of
+from midway.cli.options import BatchSize, Classes, Device, Import, Json, Network, Out, Seed, Size, split_commas
+from midway.cli.run import NO_GPU
+from midway.cli.signals import create_exit
+from midway.cli.terminal import print_json, terminal
 from midway.comparison import compare as compare_methods
 from midway.comparison.result import check_report
 from midway.comparison.run import DEFAULT_METHODS
 from midway.models import ARCHITECTURES
-
-Network = Annotated[
-    str, typer.Argument(help="A name, a checkpoint, architecture@checkpoint, or file.py:function for your own network.")
-]
-BatchSize = Annotated[int | None, typer.Option(min=1, help="Images per batch (default: 200, large ones 64).")]
-Size = Annotated[
-    int | None, typer.Option(min=1, help="Side in pixels to which images in files are resized and cropped.")
-]
-Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the methods and of the order.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for the results; run it again to resume.")]
 
 
 def compare(
@@ -90,15 +80,15 @@ def in_order_if_stopped() -> Iterator[None]:
     except KeyboardInterrupt as stop:
         if str(stop):
             terminal(stderr=True).print(f"Stopped: {stop}", highlight=False, soft_wrap=True, markup=False)
-        raise stopped() from stop
+        raise create_exit() from stop
 
 
 def trained_network(name: str, device: str) -> nn.Module:
     """Load a network with trained weights by its name in plans, and move it to a device."""
-    device = device_named(device)
+    device = resolve_device(device)
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"{NO_GPU}.")
     if name in ARCHITECTURES:
         raise ValueError(f"{name} is an architecture without weights: write {name}@FILE with a checkpoint.")
     weights_of(name)  # names the nearest match of an unknown name
-    return load_network(absolute(name), 0).to(device)
+    return load_network(make_absolute(name), 0).to(device)

@@ -15,8 +15,9 @@ from rich.progress import Progress, TaskID, TimeElapsedColumn
 from rich.table import Table
 
 from midway import data
-from midway.cli.signals import stopped
-from midway.cli.terminal import Json, print_json, terminal
+from midway.cli.options import Json, parse_severities
+from midway.cli.signals import create_exit
+from midway.cli.terminal import print_json, terminal
 from midway.data.datasets import REGISTRY
 from midway.data.manifest import Manifest
 
@@ -110,7 +111,7 @@ def make(
         parts = (() if manifest is None else tuple(manifest.files), () if manifest is None else manifest.due)
         done, due = (sum(part != "labels.npy" for part in some) for some in parts)
         terminal().print(f"Stopped: {done} of {done + due} parts are in {folder}. Run the same command to continue.")
-        raise stopped() from None
+        raise create_exit() from None
     terminal().print(f"[bold]{name}[/] is in {path}.", soft_wrap=True)
 
 
@@ -125,20 +126,6 @@ def preview(
     """Draw one image under all corruptions."""
     path = data.contact_sheet(_source(source, None), out, image=image, severities=parse_severities(severity), seed=seed)
     terminal().print(f"The contact sheet is {path}.", soft_wrap=True)
-
-
-def parse_severities(text: str) -> tuple[int, ...]:
-    """Parse a list of severities such as ``1-3,5``."""
-    severities: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        last = last if dash else first
-        if not first.isdecimal() or not last.isdecimal():
-            raise ValueError(f"severity '{text}' is not understood: write 5, 1-5 or 1,3,5.")
-        severities |= set(range(int(first), int(last) + 1))
-    if not severities or not severities <= {1, 2, 3, 4, 5}:
-        raise ValueError(f"severity '{text}' is not understood: severities are 1 to 5.")
-    return tuple(sorted(severities))
 
 
 def _source(name_or_folder: str, size: int | None) -> data.ImageSet:

@@ -15,8 +15,8 @@ from midway import data
 from midway.adaptation.registry import WRAP
 from midway.bench import Cell, Record
 from midway.bench.entries import Entry, import_plugins
-from midway.bench.resources import arranged, load_network
-from midway.cli.run import Import, split_commas
+from midway.bench.resources import arrange, load_network
+from midway.cli.options import Import, split_commas
 from midway.cli.terminal import terminal
 from midway.report import group_records, read_run
 from midway.report.figures import (
@@ -24,7 +24,7 @@ from midway.report.figures import (
     SOURCES,
     FigureSpec,
     NetworkAndImages,
-    Predictions,
+    PredictionPair,
     all_figures,
     draw_figures,
     save,
@@ -83,7 +83,7 @@ def figures(
         network, clean = _load(records)
         return NetworkAndImages(
             network,
-            arranged(clean, images=images, seed=seed),
+            arrange(clean, images=images, seed=seed),
             batch_size=batch_size,
             image=image,
             shift=rest,
@@ -101,7 +101,7 @@ def figures(
         (f"_{number}" if len(frames) > 1 else "", frame) for number, frame in enumerate(frames, start=1)
     ]
     sources += [("", run.search) for run in stored if run.search is not None]
-    sources += [("", Predictions(folders, baseline, method, network_and_images if pictures else None))]
+    sources += [("", PredictionPair(folders, baseline, method, network_and_images if pictures else None))]
     if pictures and any(spec.source is NetworkAndImages for spec in specs):
         sources += [("", network_and_images())]
     folder = out or (stored[0].folder or Path()) / "figures"
@@ -116,7 +116,7 @@ def figures(
     if wanted and missing:
         raise ValueError("\n".join(_reason(spec, pictures) for spec in missing))
     for spec in missing:
-        if pictures and spec.source is Predictions:  # the user asked to compute it
+        if pictures and spec.source is PredictionPair:  # the user asked to compute it
             console.print(_reason(spec, pictures), highlight=False, soft_wrap=True)
 
 

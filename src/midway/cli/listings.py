@@ -21,8 +21,8 @@ from midway._suggest import unknown
 from midway.adaptation import describe
 from midway.adaptation.wrappers import WRAPPERS
 from midway.bench.entries import import_plugins
-from midway.cli.run import Import, split_commas
-from midway.cli.terminal import Json, print_json, terminal
+from midway.cli.options import Import, Json, split_commas
+from midway.cli.terminal import print_json, terminal
 from midway.models.checkpoints import digest_file, write_digest
 
 WHAT_THEY_ARE = ("name", "paper", "paradigm", "uses other images", "aligns each image", "predicts")
@@ -36,7 +36,6 @@ REGISTRIES = {
     "datasets": "midway.data.datasets:REGISTRY",
     "engines": "midway.bench.engines:ENGINES",
     "metrics": "midway.metrics:METRICS",
-    "scores": "midway.metrics:SCORES",
     "figures": "midway.report.figures:FIGURES",
 }
 """Name of a registry on the command line -> module and attribute."""

@@ -8,9 +8,9 @@ import typer
 
 from midway.bench.batches import check_folder
 from midway.bench.entries import READERS, import_plugins
-from midway.cli.compare import BatchSize, Device, Network, Out, Seed, Size, in_order_if_stopped, trained_network
-from midway.cli.run import Import, split_commas
-from midway.cli.terminal import Json, print_json
+from midway.cli.compare import in_order_if_stopped, trained_network
+from midway.cli.options import BatchSize, Device, Import, Json, Network, Out, Seed, Size, split_commas
+from midway.cli.terminal import print_json
 from midway.comparison import recommend as recommend_method
 from midway.comparison.recommend import CANDIDATES
 from midway.comparison.run import SOURCE

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from midway.bench.entries import import_plugins
-from midway.cli.run import Import, split_commas
+from midway.cli.options import Import, split_commas
 from midway.cli.terminal import terminal
 from midway.report import Comparison, StoredRun, Table, export, fit_width, read_run, to_rich, write_report
+from midway.report.render import FORMATS
 from midway.report.tidy import IMAGES
 
 
@@ -60,6 +61,14 @@ def print_table(console: Console, table: Table) -> None:
         console.print(to_rich(replace(part, title="", notes=())))
     for note in table.notes:
         console.print(note, style="dim", highlight=False, markup=False)
+
+
+def show_table(console: Console, table: Table, folder: Path) -> None:
+    """Print a table and write it in every format."""
+    print_table(console, table)
+    for suffix in FORMATS:
+        export([table], folder / f"table{suffix}")
+    console.print(f"Tables: {folder / 'table.md'} (also .csv, .tex and .json)", highlight=False, soft_wrap=True)
 
 
 def report_run(console: Console, run: StoredRun) -> None:

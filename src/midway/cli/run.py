@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,33 +15,34 @@ from rich.console import Console
 from rich.markup import escape
 
 from midway._secrets import without_password
-from midway.bench import ENGINES, Cell, Engine, Grid, PlanError, Record, Store, Tally, read_records
+from midway._workers import count_processors
+from midway.bench import Cell, Engine, Grid, LocalEngine, PlanError, Record, Store, Tally, read_records
 from midway.bench import run as run_cells
-from midway.bench.budget import CostEstimator
+from midway.bench.budget import BudgetChoice, CostEstimator, fit_grid, read_duration
 from midway.bench.engines.base import CellTask
 from midway.bench.entries import READERS, import_plugins
 from midway.bench.environment import environment
 from midway.bench.plan import locate, read_plan
 from midway.bench.resources import check_data
 from midway.bench.store import RESULTS
-from midway.cli.data import parse_severities
-from midway.cli.signals import stopped
-from midway.cli.terminal import PLAN_COLUMNS, Json, RunProgress, in_words, print_json, print_plan, terminal
+from midway.cli.options import (
+    ENGINE_HELP,
+    Address,
+    Classes,
+    EngineOption,
+    Import,
+    Json,
+    create_engine,
+    parse_integers,
+    parse_severities,
+    split_commas,
+)
+from midway.cli.report import print_table, report_run
+from midway.cli.signals import create_exit
+from midway.cli.terminal import PLAN_COLUMNS, RunProgress, print_json, print_plan, show_duration, terminal
 from midway.models import ARCHITECTURES
+from midway.report import stored_run
 
-ENGINE_HELP = f"Where it runs: {', '.join(ENGINES)}."
-Address = Annotated[str | None, typer.Option(help="Address of a running Ray cluster, or auto (default: start one).")]
-EngineOption = Annotated[
-    list[str] | None, typer.Option(help="NAME=VALUE for another option of the engine; repeatable.")
-]
-Import = Annotated[str | None, typer.Option("--import", help="Modules that register methods, scenarios and so on.")]
-Classes = Annotated[
-    str | None,
-    typer.Option(
-        help="Which logit each class folder is: names, indices or name=index separated by commas, a file, or a "
-        "list such as imagenet-r."
-    ),
-]
 NO_GPU = "--device: this machine has no GPU that torch can use: use cpu or auto"
 
 
@@ -122,7 +120,7 @@ def run(
     console = terminal(stderr=as_json)
     with Store(folder, wait=wait) as store:
         tally = run_into(console, cells, store, chosen, keep_predictions=keep_predictions, keep_old=keep_old)
-        records = stored(store, cells, keep_old=keep_old)
+        records = find_records(store, cells, keep_old=keep_old)
     if as_json:
         print_json([_as_row(record) for record in records])
     show_results(console, folder, records, tally)
@@ -187,7 +185,17 @@ def run_into(
         return None
 
 
-def stored(store: Store, cells: Sequence[Cell], *, keep_old: bool = False) -> list[Record]:
+def fit_to_budget(
+    console: Console, grid: Grid, store: Store, engine: LocalEngine, budget: str
+) -> tuple[Grid, BudgetChoice | None]:
+    """Reduce a plan to what fits a time, such as 2h, and return what was chosen; the whole plan without a time."""
+    if not budget:
+        return grid, None
+    console.print(f"Trying each method on a few images to fit {budget} ...", highlight=False)
+    return fit_grid(grid, store, read_duration(budget), jobs=engine.jobs, resources=engine.resources)
+
+
+def find_records(store: Store, cells: Sequence[Cell], *, keep_old: bool = False) -> list[Record]:
     """Return the records of cells that have one."""
     return [record for cell in cells if (record := store.find(cell, keep_old=keep_old)) is not None]
 
@@ -201,14 +209,11 @@ def show_results(
     left_out: Mapping[str, str] | None = None,
 ) -> None:
     """Print tables, write the report, and end the command with a status: 1 if cells failed, 128 + n after signal n."""
-    from midway.cli.report import print_table, report_run
-    from midway.report import stored_run
-
     run = stored_run(folder.resolve().name, records, folder=folder, command=command_line(), left_out=left_out)
     if tally is None:
         with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the report
             report_run(console, run)
-        raise stopped()
+        raise create_exit()
     for comparison in run.comparisons:
         if comparison.records:
             print_table(console, comparison.table())
@@ -221,6 +226,22 @@ def show_results(
             if record.failure is not None:
                 console.print(f"[red]failed:[/red] {escape(f'{record.cell}: {record.failure.error}')}", soft_wrap=True)
         console.print(f"{tally.failed} cells failed; the results have their tracebacks. Run again to retry them.")
+        raise typer.Exit(1)
+
+
+def report_records(
+    console: Console, folder: Path, records: Sequence[Record], left_out: Mapping[str, str] | None
+) -> None:
+    """Write the page about the results of this command."""
+    run = stored_run(folder.resolve().name, records, folder=folder, command=command_line(), left_out=left_out)
+    report_run(console, run)
+
+
+def end_with_status(records: Sequence[Record], tally: Tally | None) -> None:
+    """End the command with a status if it was stopped or cells failed."""
+    if tally is None:
+        raise create_exit()
+    if any(record.failure for record in records):
         raise typer.Exit(1)
 
 
@@ -239,7 +260,7 @@ def _show_other_results(console: Console, store: Store, cells: Sequence[Cell], *
     keys = {cell.key for cell in cells}
     if others := sum(record.cell.key not in keys for record in store.records):
         console.print(f"{others} results in the folder have other settings; they are not changed.", highlight=False)
-    current, used = environment(), [record for record in stored(store, cells, keep_old=keep_old) if record.result]
+    current, used = environment(), [record for record in find_records(store, cells, keep_old=keep_old) if record.result]
     for part in ("torch", "cpu"):
         if other := {str(record.environment.get(part)) for record in used} - {current[part]}:
             names = ", ".join(sorted(other))
@@ -276,7 +297,7 @@ def _show_plan(
         left += [] if finished else [estimator.seconds(cell)]
         rows.append({"key": cell.key, **cell.to_dict(), "seconds": 0.0 if finished else left[-1], "done": finished})
         network = cell.network.rpartition("/")[2]
-        shown = "done" if finished else in_words(left[-1])
+        shown = "done" if finished else show_duration(left[-1])
         row = (cell.label, network, cell.data, cell.scenario, cell.seed, cell.batch_size, cell.key, shown)
         lines.append(dict(zip(PLAN_COLUMNS, map(str, row), strict=True)))
     if as_json:
@@ -284,59 +305,12 @@ def _show_plan(
         return
     print_plan(console, lines)
     slots = engine.slots(CellTask(cells[0]))
-    seconds = in_words(sum(left) / min(slots, max(len(left), 1)))
+    seconds = show_duration(sum(left) / min(slots, max(len(left), 1)))
     console.print(f"{len(cells)} cells, {len(left)} to run: about {seconds} with {slots} at a time.", highlight=False)
-
-
-def split_commas(text: str | None) -> list[str] | None:
-    """Split names separated by commas."""
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
-
-
-def parse_integers(flag: str, text: str) -> list[int]:
-    """Parse integers and ranges, such as 0-2,7."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        last = last if dash else first
-        if not first.isdecimal() or not last.isdecimal():
-            raise ValueError(f"--{flag} '{text}' cannot be parsed: write integers, such as 1, 1-4 or 1,7.")
-        numbers += range(int(first), int(last) + 1)
-    return numbers
-
-
-def create_engine(name: str, options: Mapping[str, Any], texts: Sequence[str] | None, *, jobs: int) -> Engine:
-    """Create an engine with the options that were given: those that are not None, and ``texts`` as NAME=VALUE.
-
-    ``jobs`` is used if the engine has this option and no number was given.
-    """
-    accepted = inspect.signature(ENGINES[name]).parameters
-    given = {option: value for option, value in options.items() if value is not None} | _read_options(texts or ())
-    for option in given:
-        if option not in accepted:
-            others = [other for other, kind in ENGINES.items() if option in inspect.signature(kind).parameters]
-            hint = f"; it is one of {', '.join(others)}" if others else f": it has {', '.join(accepted)}"
-            raise ValueError(f"--{option.replace('_', '-')} is not an option of the engine {name}{hint}.")
-    return ENGINES[name](**({"jobs": jobs} if "jobs" in accepted else {}) | given)
-
-
-def _read_options(texts: Sequence[str]) -> dict[str, Any]:
-    """Parse options of an engine that have no flag of their own; what is not a plain value is text."""
-    options: dict[str, Any] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name.isidentifier():
-            raise ValueError(f"--engine-option '{text}' cannot be parsed: write NAME=VALUE.")
-        try:
-            options[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            options[name] = value
-    return options
 
 
 def default_jobs(cells: Sequence[Cell]) -> int:
     """Return as many jobs as there are processors for; one on a GPU, because of its memory."""
     if cells[0].device != "cpu":
         return 1
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(len(cells), processors // cells[0].threads))
+    return max(1, min(len(cells), count_processors() // cells[0].threads))

@@ -32,6 +32,6 @@ def status() -> int:
     return 128 + (_received[0] if _received else signal.SIGINT)
 
 
-def stopped() -> typer.Exit:
+def create_exit() -> typer.Exit:
     """Return the exception that ends an interrupted command."""
     return typer.Exit(status())

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import IO, Annotated, Any, Self
+from typing import IO, Any, Self
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
+from midway._files import without_nan
 from midway.bench import Cell, Record, Watcher
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -23,8 +22,6 @@ SECONDS_BETWEEN_LINES = 10.0
 PLAN_COLUMNS = ("method", "network", "data", "scenario", "seed", "batch", "key", "estimate")
 WIDE = 110
 """Columns of a terminal from which on the cells of a plan have all columns."""
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 
 def terminal(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
@@ -34,15 +31,7 @@ def terminal(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON for scripts; NaN, which JSON does not have, becomes null."""
-    print(json.dumps(_plain(value), indent=2, default=str))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(without_nan(value), indent=2, default=str))
 
 
 def print_plan(console: Console, lines: Sequence[Mapping[str, str]]) -> None:
@@ -100,7 +89,7 @@ class ProgressLine(_Bar):
             self.console.print(f"{100 * done / total:.0f} %  {doing}", highlight=False)
 
 
-def in_words(seconds: float) -> str:
+def show_duration(seconds: float) -> str:
     """Return a duration in words, such as 3.2 s, 1 min 15 s or 2 h 2 min."""
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -161,7 +150,7 @@ class RunProgress(_Bar, Watcher):
         self._show(f"{cell}: {outcome}")
         if not self.console.is_terminal:
             self.last_line = time.monotonic()
-            line = f"[{self.done}/{self.total}] {cell}: {outcome} ({in_words(record.seconds)}{self._left()})"
+            line = f"[{self.done}/{self.total}] {cell}: {outcome} ({show_duration(record.seconds)}{self._left()})"
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _show(self, doing: str) -> None:
@@ -181,4 +170,4 @@ class RunProgress(_Bar, Watcher):
             * (1 - self.shares.get(cell.key, 0))
             for cell in self.waiting
         )
-        return f", {in_words(left / min(self.jobs, len(self.waiting)))} left"
+        return f", {show_duration(left / min(self.jobs, len(self.waiting)))} left"

@@ -14,21 +14,10 @@ from midway.bench import Engine, LocalEngine, Store, load_plan, run
 from midway.bench.budget import read_duration
 from midway.bench.entries import READERS, import_plugins, parse_entries
 from midway.bench.resources import ResourceCache, check_data
-from midway.cli.compare import Size
-from midway.cli.run import (
-    ENGINE_HELP,
-    Address,
-    Classes,
-    EngineOption,
-    Import,
-    check_device,
-    command_line,
-    create_engine,
-    split_commas,
-    stored,
-)
-from midway.cli.signals import stopped
-from midway.cli.terminal import ProgressLine, RunProgress, in_words, terminal
+from midway.cli.options import ENGINE_HELP, Address, Classes, EngineOption, Import, Size, create_engine, split_commas
+from midway.cli.run import check_device, command_line, find_records
+from midway.cli.signals import create_exit
+from midway.cli.terminal import ProgressLine, RunProgress, show_duration, terminal
 from midway.report import search_run, write_report
 from midway.report.figures import draw_figures, save
 from midway.significance import PairedComparison, compare_paired
@@ -128,7 +117,7 @@ def tune(
     except KeyboardInterrupt:
         done = finished_trials(search, storage or str(folder / "study.journal"))
         console.print(f"Stopped: {done} of {trials} trials are stored. Run the same command to continue.")
-        raise stopped() from None
+        raise create_exit() from None
     result = replace(result, command=command_line())
     _show(console, result)
     plan = _save(console, folder, search, result)
@@ -183,7 +172,7 @@ def _finish(console: Console, folder: Path, result: StudyResult, plan: Path | No
             ending = error
         except KeyboardInterrupt:
             console.print("Stopped while measuring the gain. Run the same command to continue.")
-            ending = stopped()
+            ending = create_exit()
     if failed := result.count("failed"):
         console.print(f"{failed} trials failed; {STUDY} has the reasons.")
     page = write_report(search_run(folder, result), folder / "report.html")
@@ -198,7 +187,7 @@ def measure_gain(console: Console, plan: Path, jobs: int = 1, *, command: str = 
     with Store(plan.parent / HELD_OUT) as store:
         with RunProgress(console, jobs) as progress:
             run(cells, store, LocalEngine(jobs=jobs), command=command, watcher=progress)
-        records = stored(store, cells)
+        records = find_records(store, cells)
     accuracy: dict[str, list[float]] = {}
     for record in records:
         if record.result is None:
@@ -218,7 +207,7 @@ class _TrialPrinter:
     def __call__(self, trial: TrialRecord) -> None:
         if trial.state == "complete" and (self.best is None or (trial.accuracy or 0) > (self.best.accuracy or 0)):
             self.best = trial
-        duration = "" if trial.seconds is None else f", {in_words(trial.seconds)}"
+        duration = "" if trial.seconds is None else f", {show_duration(trial.seconds)}"
         value = "" if trial.accuracy is None else f" {trial.accuracy:.2f} %"
         line = f"trial {trial.number} {trial.state}{value}{duration}  {_settings(trial)} {trial.failure}".rstrip()
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -86,12 +86,12 @@ def standard_error(first: Tensor, second: Tensor) -> float:
 
 def _terms(candidate: Predicted, chosen: Tensor, classes: int) -> Tensor:
     """Return the terms of the information of chosen images, in percent of ln C; see ``evidence``."""
-    answers = candidate.images[chosen]
-    changed = answers != candidate.mirrored[chosen]
-    shares = torch.bincount(answers, minlength=classes).double() / len(answers)
+    predicted = candidate.images[chosen]
+    changed = predicted != candidate.mirrored[chosen]
+    shares = torch.bincount(predicted, minlength=classes).double() / len(predicted)
     e = changed.double().mean()
     if e > 1 - 1 / classes:  # more changes than by chance: as by chance, as in ``shared_information``
-        stability = torch.full_like(e, -math.log(classes)).expand(len(answers))
+        stability = torch.full_like(e, -math.log(classes)).expand(len(predicted))
     else:
         stability = torch.where(changed, e.log() - math.log(classes - 1), (1 - e).log())
-    return 100 * (stability - shares[answers].log()) / math.log(classes)
+    return 100 * (stability - shares[predicted].log()) / math.log(classes)

@@ -15,7 +15,7 @@ from midway.adaptation.batch_norm.replacement import plain_batch_norms
 from midway.adaptation.registry import VIEWS
 from midway.bench.entries import Entry
 from midway.comparison.pairwise import Predicted, evidence, family, standard_error
-from midway.comparison.result import CompareResult
+from midway.comparison.result import WIDTH, CompareResult
 from midway.comparison.run import SOURCE, compare, read_entries
 from midway.data.class_lists import Classes
 
@@ -198,17 +198,17 @@ def recommend(
     if "mirror_information" not in comparison[SOURCE].metrics:
         raise ValueError("methods are ranked by their answers to mirrored images, and these inputs are no images.")
     working = {record.cell.label: record for record in comparison.records if record.result}
-    rejected = {label for label in working if label != SOURCE and collapsed(comparison[label].metrics)}
+    rejected = {label for label in working if label != SOURCE and has_collapsed(comparison[label].metrics)}
     by_label = {entry.label: entry for entry in entries}
     predicted = {
         label: Predicted(
-            torch.from_numpy(record.answers["predictions"]),
-            torch.from_numpy(record.answers["mirrored"]),
+            torch.from_numpy(record.arrays["predictions"]),
+            torch.from_numpy(record.arrays["mirrored"]),
             family(by_label[label]),
         )
         for label, record in working.items()
     }
-    found = evidence(predicted, int(working[SOURCE].answers["classes"]), rejected)
+    found = evidence(predicted, int(working[SOURCE].arrays["classes"]), rejected)
     able = [label for label in found if comparison[label].metrics["changed"] >= FEWEST_CHANGES]
     order, best = rank(found, rejected, able)
     if comparison[best].metrics["mirror_information"] <= 0:  # no prediction is informative, so no choice is
@@ -240,7 +240,7 @@ def rank(
     return [best, *(label for label in order if label != best)], best
 
 
-def collapsed(scores: Mapping[str, float]) -> bool:
+def has_collapsed(scores: Mapping[str, float]) -> bool:
     """Return whether a method uses one class, or far fewer classes than the source for the last images."""
     return scores["late_classes"] < FEWEST_CLASSES or scores.get("classes_used", ONE_CLASS) < ONE_CLASS
 
@@ -258,7 +258,7 @@ def _candidate(entry: Entry, comparison: CompareResult, found: Mapping[str, Tens
     if entry.label == SOURCE:
         reason = f"the network as it is: {agreement}, uses {classes:.1f} classes"
         return Candidate(entry.label, 0.0, 0.0, 1.0, reason, False, code)
-    rejected = collapsed(metrics)
+    rejected = has_collapsed(metrics)
     guard = (
         f"has collapsed: it uses {classes:.1f} classes, for the last images {metrics['late_classes']:.0f} % as many as "
         "the source"
@@ -279,5 +279,5 @@ def _code(entry: Entry) -> str:
     return f"midway.adapt(model, {entry.name!r}{settings})"
 
 
-def _wrapped(text: str, *, indent: int = 3, width: int = 80) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent)
+def _wrapped(text: str, *, indent: int = 3) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from midway._files import write_atomically
 from midway.bench import Record, Result
-from midway.metrics import METRICS, SCORES
+from midway.metrics import METRICS
 
 if TYPE_CHECKING:
     from midway.report import Frame
@@ -62,12 +62,13 @@ class CompareResult:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The metrics and scores that the table shows."""
+        """The metrics that the table shows."""
         wanted = WITH_LABELS if self.labelled else WITHOUT_LABELS
         known = {name for record in self.records if record.result for name in record.result.metrics}
         if self.groups:  # their columns take the space
             known -= {"nll", "calibration_error"}
-        others = [name for name in SCORES if not self.labelled and name not in (*WITHOUT_LABELS, *NOT_SHOWN)]
+        scores = [] if self.labelled else [each.name for each in METRICS.values() if each.needs == "logits"]
+        others = [name for name in scores if name not in (*WITHOUT_LABELS, *NOT_SHOWN)]
         return tuple(name for name in (*wanted, *others) if name in known)
 
     def rows(self) -> list[dict[str, float | str]]:
@@ -148,14 +149,13 @@ def check_report(path: str | Path) -> Path:
 
 
 def title(name: str) -> str:
-    """Return the heading of a metric or a score, with its unit."""
-    known = SCORES[name] if name in SCORES else METRICS[name]
-    return f"{SHORT.get(name, known.title)}{f' {known.unit}' if known.unit else ''}"
+    """Return the heading of a metric, with its unit."""
+    metric = METRICS[name]
+    return f"{SHORT.get(name, metric.title)}{f' {metric.unit}' if metric.unit else ''}"
 
 
 def _shown(name: str, value: float | str | None) -> str:
-    digits = (SCORES[name] if name in SCORES else METRICS[name]).digits
-    return "-" if not isinstance(value, int | float) else f"{value:.{digits}f}"
+    return "-" if not isinstance(value, int | float) else f"{value:.{METRICS[name].digits}f}"
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:

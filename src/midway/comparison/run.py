@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,25 +16,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, SequentialSampler
 
+from midway._errors import describe_error
 from midway.adaptation.adapt import adapt
 from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.copies import without_parallel
-from midway.adaptation.parameters import first_weight
-from midway.adaptation.registry import find
 from midway.bench import Cell, Failure, Record, Store, load_predictions
-from midway.bench.batches import Batches, FirstImages, as_stream
-from midway.bench.code import MEASURING, code_digest, modules_of_method
+from midway.bench.batches import Replayed, Unlabelled, as_stream, is_repeatable
 from midway.bench.engines.base import make_record
 from midway.bench.entries import Entry, parse_entries
-from midway.bench.measure import AnyStream, answer, measure
-from midway.bench.resources import limited_to, weights_digest
+from midway.bench.measure import AnyStream, measure, predict
+from midway.bench.resources import limit_classes
+from midway.comparison.cells import create_cell, describe_comparison, digest_batches
 from midway.comparison.result import CompareResult, title
 from midway.data.class_lists import Classes, plain_classes
-from midway.data.image_set import UNLABELLED
-from midway.metrics import Answers, compute_scores
-from midway.streams import Batch, Scenario, Stream
+from midway.metrics import Predictions, compute
+from midway.streams import Stream
 
 DEFAULT_METHODS = "source,bn,tent,eata,sar,t3a,lame"
 """Methods of at most two forward and two backward passes that need nothing but the images."""
@@ -64,7 +60,7 @@ def compare(
 ) -> CompareResult:
     """Run several methods on the same images, each from the source, and measure their predictions.
 
-    With labels the result has accuracies. Without labels, it has label-free scores (``midway.metrics.SCORES``): the
+    With labels the result has accuracies. Without labels, it has label-free scores (``midway.metrics.METRICS``): the
     share of predictions that differ from the source's, the mean entropy, the number of predicted classes, the share of
     predictions that stay the same if the images are mirrored, and the information that both predictions share.
     ``midway.recommend`` ranks methods. A method that the network does not support is listed with the reason.
@@ -108,16 +104,20 @@ def compare(
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the network that you adapted.")
     entries = read_entries(methods)
     source_stream, logits = as_stream(data, batch_size=batch_size, images=images, classes=classes, size=size, seed=seed)
-    network = without_parallel(model) if logits is None else limited_to(without_parallel(model), logits)
-    stream: AnyStream = source_stream if _reusable(source_stream) else _Replayed(source_stream)
-    stream = stream if labels else _Unlabelled(stream)
+    network = without_parallel(model) if logits is None else limit_classes(without_parallel(model), logits)
+    stream: AnyStream = source_stream if is_repeatable(source_stream) else Replayed(source_stream)
+    stream = stream if labels else Unlabelled(stream)
     first = next(iter(stream), None)
     if first is None:
         raise ValueError(f"{stream.name} has no batches: there are no images to compare methods on.")
     labelled = bool((first.labels >= 0).any())
     mirrored = first.images.ndim == 4 and (not labelled if scores is None else scores)
-    digest = _digest(stream if out is not None else [first], mirrored=mirrored)
-    cells = _cells(entries, network, data, stream, first, digest, seed=seed, images=images, classes=classes, size=size)
+    digest = digest_batches(stream if out is not None else [first], mirrored=mirrored)
+    shared = describe_comparison(network, data, stream.name, len(first))
+    shared = replace(
+        shared, seed=seed, images=images, size=size, classes=None if classes is None else plain_classes(classes)
+    )
+    cells = [create_cell(entry, shared, digest) for entry in entries]
     records: list[Record] = []
     source: Tensor | None = None
     with ExitStack() as stack:
@@ -131,10 +131,10 @@ def compare(
                 logger.info("%s: %s", cell.label, _summary(record))
                 if store is not None:
                     store.add(record, command=f"midway.compare(..., {cell.label!r})")
-            if cell.method == SOURCE and record.answers:
-                source = torch.from_numpy(record.answers["logits"])
-            kept = {name: array for name, array in record.answers.items() if name in KEPT}
-            records.append(replace(record, answers=kept))
+            if cell.method == SOURCE and record.arrays:
+                source = torch.from_numpy(record.arrays["logits"])
+            kept = {name: array for name, array in record.arrays.items() if name in KEPT}
+            records.append(replace(record, arrays=kept))
     return CompareResult(tuple(records), labelled)
 
 
@@ -151,15 +151,15 @@ def _counted_if_stopped(records: Sequence[Record], count: int, out: str | Path |
 
 
 def _stored(store: Store, cell: Cell) -> Record | None:
-    """Return the stored record of a cell with its answers; None without them, or if they are of other images.
+    """Return the stored record of a cell with its predictions; None without them, or if they are of other images.
 
-    The file of the answers has the cell's key, which images of the same number share.
+    The file of the predictions has the cell's key, which images of the same number share.
     """
     record = store.find(cell)
     if record is None or record.result is None or not store.has(cell, predictions=True):
         return None
-    answers = load_predictions(store.folder, record)
-    return replace(record, answers=answers) if str(answers.get("code")) == cell.code else None
+    arrays = load_predictions(store.folder, record)
+    return replace(record, arrays=arrays) if str(arrays.get("code")) == cell.code else None
 
 
 def read_entries(methods: str | Sequence[str]) -> list[Entry]:
@@ -170,68 +170,6 @@ def read_entries(methods: str | Sequence[str]) -> list[Entry]:
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise ValueError(f"two methods are called '{repeated[0]}': give each a label of its own, (label='...').")
     return [Entry.make(SOURCE, {}), *(entry for entry in entries if entry.label != SOURCE)]
-
-
-def _cells(
-    entries: Sequence[Entry],
-    network: nn.Module,
-    data: Any,
-    stream: AnyStream,
-    first: Batch,
-    digest: str,
-    *,
-    seed: int,
-    images: int | None,
-    classes: Classes | None,
-    size: int | None,
-) -> list[Cell]:
-    """Return the methods as cells, whose keys identify the network and whose code identifies method and images."""
-    weight = first_weight(network, torch.empty(0))
-    folder = isinstance(data, str | Path) and Path(data).is_dir()
-    try:
-        scenario = Scenario.parse(stream.name)
-    except ValueError:
-        scenario = Scenario.parse("pure:clean")
-    weights = weights_digest(network)
-    return [
-        Cell(
-            method=entry.name,
-            label=entry.label,
-            settings=entry.complete_settings(seed),
-            network=type(network).__name__,
-            weights=weights,
-            further_weights=find(entry.name).further_weights(entry.settings),
-            data="folder" if folder else data if isinstance(data, str) else _name_of(data),
-            root=str(Path(data).resolve()) if folder else None,
-            images=images,
-            size=size,
-            scenario=scenario,
-            seed=seed,
-            batch_size=len(first),
-            precision=str(weight.dtype).removeprefix("torch."),
-            device=str(weight.device),
-            threads=torch.get_num_threads(),
-            module=find(entry.name).__module__,
-            code=code_digest(modules_of_method(entry.name, entry.settings) | {*MEASURING}) + digest,
-            classes=None if classes is None else plain_classes(classes),
-        )
-        for entry in entries
-    ]
-
-
-def _digest(batches: Iterable[Batch], *, mirrored: bool) -> str:
-    """Return what identifies images and labels in the code of a cell: all batches, their sizes and their order."""
-    digest = hashlib.sha256(f"{mirrored}".encode())
-    for batch in batches:
-        digest.update(f"{tuple(batch.images.shape)}".encode())
-        digest.update(batch.images.detach().cpu().float().contiguous().numpy().tobytes())
-        digest.update(batch.labels.numpy().tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _name_of(data: Any) -> str:
-    name = getattr(data, "name", None)  # a tensor has the attribute, with the value None
-    return name if isinstance(name, str) else type(data).__name__
 
 
 def _run(
@@ -251,72 +189,30 @@ def _run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if cell.method == SOURCE else "default")
             method = adapt(network, cell.method, **cell.settings)
-            answers = answer(method, stream, on_batch=lambda value: show(cell.label, value), mirrored=mirrored)
-        kept = {"predictions": answers.predictions, "classes": torch.tensor(answers.logits.shape[1])}
-        if answers.mirrored is not None:
-            kept["mirrored"] = answers.mirrored.argmax(dim=1)
+            predictions = predict(method, stream, on_batch=lambda value: show(cell.label, value), mirrored=mirrored)
+        kept = {"predictions": predictions.predicted, "classes": torch.tensor(predictions.logits.shape[1])}
+        if predictions.mirrored is not None:
+            kept["mirrored"] = predictions.mirrored.argmax(dim=1)
         if cell.method == SOURCE:
-            kept |= {"logits": answers.logits, "labels": answers.labels, "group": answers.group}
-            source = answers.logits
-        result = measure(method, stream, answers)
-        result = replace(result, metrics=result.metrics | compute_scores(_beside(answers, source)))
+            kept |= {"logits": predictions.logits, "labels": predictions.labels, "group": predictions.group}
+            source = predictions.logits
+        result = measure(method, stream, predictions)
+        result = replace(result, metrics=result.metrics | compute(_beside(predictions, source), label_free=True))
     except Exception as error:
         if cell.method == SOURCE:
             raise
-        failure = Failure(f"{type(error).__name__}: {error}".strip().splitlines()[0], traceback.format_exc())
+        failure = Failure(describe_error(error), traceback.format_exc())
     arrays = {name: tensor.numpy() for name, tensor in kept.items()} if result else {}
     if arrays:
         arrays["code"] = np.array(cell.code)
     return make_record(cell, result, failure, time.perf_counter() - started, arrays)
 
 
-def _beside(answers: Answers, source: Tensor | None) -> Answers:
-    """Return answers with those of the source, which must be as many: a source that gives other images is an error."""
-    if source is not None and len(source) != len(answers.logits):
-        raise ValueError(f"the data gave {len(answers.logits)} images, and {len(source)} to the source.")
-    return replace(answers, source=source)
-
-
-class _Unlabelled:
-    """A stream whose labels are not used."""
-
-    folder_classes: int | None = None
-
-    def __init__(self, stream: AnyStream) -> None:
-        self.stream, self.name, self.groups = stream, stream.name, stream.groups
-
-    def __iter__(self) -> Iterator[Batch]:
-        for batch in self.stream:
-            yield replace(batch, labels=torch.full_like(batch.labels, UNLABELLED))
-
-
-class _Replayed:
-    """A stream that can be read once: its batches are kept for the next method."""
-
-    def __init__(self, stream: AnyStream) -> None:
-        self.name, self.groups, self.folder_classes = stream.name, stream.groups, stream.folder_classes
-        self.rest, self.batches = iter(stream), list[Batch]()
-
-    def __iter__(self) -> Iterator[Batch]:
-        index = 0
-        while index < len(self.batches) or self._read():
-            yield self.batches[index]
-            index += 1
-
-    def _read(self) -> bool:
-        batch = next(self.rest, None)
-        self.batches += [] if batch is None else [batch]
-        return batch is not None
-
-
-def _reusable(stream: AnyStream) -> bool:
-    """Return whether every method can read the same batches in the same order from the source itself."""
-    if isinstance(stream, FirstImages):
-        return _reusable(stream.stream)
-    source = stream.source if isinstance(stream, Batches) else None
-    if isinstance(source, DataLoader):
-        return isinstance(source.sampler, SequentialSampler)
-    return isinstance(stream, Stream) or (hasattr(source, "__len__") and hasattr(source, "__getitem__"))
+def _beside(predictions: Predictions, source: Tensor | None) -> Predictions:
+    """Return predictions with those of the source, which must be as many: the data must give the same images again."""
+    if source is not None and len(source) != len(predictions.logits):
+        raise ValueError(f"the data gave {len(predictions.logits)} images, and {len(source)} to the source.")
+    return replace(predictions, source=source)
 
 
 @contextmanager

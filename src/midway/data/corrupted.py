@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from midway._workers import count_processors
 from midway.data.corruptions.pixels import Bytes
 from midway.data.corruptions.randomness import Draws, random_key
 from midway.data.corruptions.registry import REGISTRY, SIZES, closest_size
@@ -136,4 +137,4 @@ def _processors() -> int:
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return count_processors()

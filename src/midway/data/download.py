@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from midway._errors import shorten_error
 from midway._files import file_digest
 from midway._secrets import hide_password, without_password
 
@@ -92,7 +93,7 @@ def unpack(archive: Path, folder: Path) -> None:
         with tarfile.open(archive) as file:
             file.extractall(folder, filter="data")
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError) as error:
-        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile lists every format that it tried
+        reason = shorten_error(error).rstrip(":")  # tarfile lists every format that it tried
         raise ValueError(f"{archive} cannot be unpacked ({reason}): get it again.") from None
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, UnidentifiedImageError
 
+from midway._workers import count_processors
 from midway.data.image_set import ImageArray
 
 DEFAULT_SIZE = 224
@@ -88,7 +89,7 @@ class LazyImages(ImagesOnDemand):
         if height < 1 or width < 1:
             raise ValueError(f"size is {size}, expected at least one pixel.")
         self.shape = (len(self.paths), height, width, 3)
-        self.workers = workers or min(8, os.cpu_count() or 1)
+        self.workers = workers or min(8, count_processors())
 
     def __repr__(self) -> str:
         return f"LazyImages({len(self):,} files, {self.shape[1]}x{self.shape[2]})"

@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from midway._files import FolderLock, check_space, naming, remove, reserve, write_atomically
-from midway._workers import Died, Task, Tell, WorkerPool, run_here
+from midway._workers import Died, Task, Tell, WorkerPool, count_processors, run_here
 from midway.data.corrupted import CorruptedImages, check_severity
 from midway.data.corruptions import REGISTRY, corruption_names
 from midway.data.datasets import load
@@ -139,8 +139,8 @@ def make_corrupted(
         for left_over in (shared, *plan.folder.glob(".*.part"), *plan.folder.glob(".*.partial")):
             remove(left_over)  # of a call that was killed
         manifest = _continued(plan)
-        check_space(plan.folder, _bytes_to_write(plan, jobs or os.cpu_count() or 1), plan.data.name)
-        with chunk_workers(data.images, shared, jobs or os.cpu_count() or 1) as run:
+        check_space(plan.folder, _bytes_to_write(plan, jobs or count_processors()), plan.data.name)
+        with chunk_workers(data.images, shared, jobs or count_processors()) as run:
             _write(plan, manifest, shared, run, progress)
     return plan.folder
 

@@ -84,7 +84,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Record:
+class InventoryEntry:
     """A data set on this machine."""
 
     name: str
@@ -94,7 +94,7 @@ class Record:
     note: str  # its origin, or why it is not verified
 
 
-def inventory(home: str | Path | None = None, *, deep: bool = False) -> list[Record]:
+def inventory(home: str | Path | None = None, *, deep: bool = False) -> list[InventoryEntry]:
     """List the data sets in ``home``, by default the data home, after the one that ships with the package.
 
     The sizes of the files are compared with the manifest; with ``deep``, all checksums are computed again.
@@ -105,24 +105,26 @@ def inventory(home: str | Path | None = None, *, deep: bool = False) -> list[Rec
         'cifar10-mini'
     """
     parent = data_home() if home is None else Path(home).expanduser()
-    packaged = Record("cifar10-mini", ASSETS, total_bytes(ASSETS.glob("cifar10_mini.*")), True, "in the package")
+    packaged = InventoryEntry(
+        "cifar10-mini", ASSETS, total_bytes(ASSETS.glob("cifar10_mini.*")), True, "in the package"
+    )
     folders = sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
     return [packaged, *(_record(folder, deep) for folder in folders)]
 
 
-def _record(folder: Path, deep: bool) -> Record:
+def _record(folder: Path, deep: bool) -> InventoryEntry:
     size = total_bytes([folder])
     if folder.name.startswith(".") and folder.name.endswith(".partial"):
         name = folder.name.removeprefix(".").removesuffix(".partial")
-        return Record(name, folder, size, False, "unfinished: the same command continues it")
+        return InventoryEntry(name, folder, size, False, "unfinished: the same command continues it")
     try:
         manifest = Manifest.read(folder)
     except ValueError:
-        return Record(folder.name, folder, size, False, "its manifest is damaged")
+        return InventoryEntry(folder.name, folder, size, False, "its manifest is damaged")
     if manifest is None:
-        return Record(folder.name, folder, size, False, "it has no manifest")
+        return InventoryEntry(folder.name, folder, size, False, "it has no manifest")
     problem = manifest.problem(folder, deep=deep)
-    return Record(folder.name, folder, size, not problem, problem or manifest.source)
+    return InventoryEntry(folder.name, folder, size, not problem, problem or manifest.source)
 
 
 def total_bytes(paths: Iterable[Path]) -> int:

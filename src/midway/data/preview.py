@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from midway._files import write_atomically
 from midway.data.corrupted import corrupt
 from midway.data.corruptions import corruption_names
-from midway.data.corruptions.registry import Purpose
+from midway.data.corruptions.registry import Purpose, shift_title
 from midway.data.image_set import ImageSet
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _block(pictures: Sequence[Panel], title: str, severity: int) -> Axes:
         left = MARGIN + index % COLUMNS * step
         top = MARGIN + 2 * LINE + index // COLUMNS * (step + LINE)
         _picture(sheet, panel.image, left, top, TILE)
-        _text(sheet, _words(panel.corruption), left, top + TILE + 4, weight="normal" if panel.severity else "bold")
+        _text(sheet, shift_title(panel.corruption), left, top + TILE + 4, weight="normal" if panel.severity else "bold")
     return sheet
 
 
@@ -106,7 +106,7 @@ def _grid(pictures: Sequence[Panel], title: str, severities: Sequence[int]) -> A
         if name in first:
             _text(sheet, first[name], MARGIN, top + row * step + 4, color=FAINT)
             top += LINE + GAP
-        _text(sheet, _words(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
+        _text(sheet, shift_title(name), MARGIN, top + row * step + GRID_TILE // 2 - 8)
         shown = [clean, *(panel for panel in corrupted if panel.corruption == name)]
         for column, panel in enumerate(shown):
             _picture(sheet, panel.image, left + column * step, top + row * step, GRID_TILE)
@@ -133,10 +133,6 @@ def _picture(sheet: Axes, pixels: NDArray[np.uint8], left: float, top: float, ti
     height, width = (side * tile / max(pixels.shape[:2]) for side in pixels.shape[:2])
     left, top = left + (tile - width) / 2, top + (tile - height) / 2
     sheet.imshow(pixels, extent=(left, left + width, top + height, top), aspect="auto")
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ").replace("jpeg", "JPEG")
 
 
 def _rgb(batch: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from PIL import Image
 from midway.data.image_set import ImageSet
 from midway.data.lazy_images import ImagesOnDemand, as_rgb, fit
 
-IMAGE_KEYS = ("image", "img", "pixel_values")
-LABEL_KEYS = ("label", "labels", "fine_label", "target")
+IMAGE_KEYS = ("image", "images", "img", "pixel_values", "inputs", "x")
+LABEL_KEYS = ("label", "labels", "fine_label", "target", "targets", "y")
 
 
 class DatasetImages(ImagesOnDemand):
@@ -92,10 +92,20 @@ def as_array(image: Any) -> NDArray[np.uint8]:
     return np.broadcast_to(array, (*array.shape[:2], 3))
 
 
+def read_fields(item: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the image and the label of a dictionary, one or a batch of them; None where no key is known.
+
+    Example:
+        >>> read_fields({"img": "cat.jpg", "fine_label": 3, "coarse_label": 1})
+        ('cat.jpg', 3)
+    """
+    image, label = (next((item[key] for key in keys if key in item), None) for keys in (IMAGE_KEYS, LABEL_KEYS))
+    return image, label
+
+
 def _image_and_label(item: Any) -> tuple[Any, Any]:
     if isinstance(item, dict):
-        image = next((item[key] for key in IMAGE_KEYS if key in item), None)
-        label = next((item[key] for key in LABEL_KEYS if key in item), None)
+        image, label = read_fields(item)
         if image is None or label is None:
             raise ValueError(f"an item has the keys {', '.join(item)}, expected 'image' and 'label'.")
         return image, label

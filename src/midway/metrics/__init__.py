@@ -2,28 +2,23 @@
 
 from midway.metrics.classification import (
     accuracy,
-    accuracy_by_group,
     average_accuracy,
     calibration_error,
     mean_corruption_error,
     negative_log_likelihood,
 )
-from midway.metrics.label_free import SCORES, compute_scores, score
-from midway.metrics.registry import METRICS, Answers, Metric, compute, metric
+from midway.metrics.registry import METRICS, Heading, Metric, Predictions, compute, metric
 
 __all__ = [
     "METRICS",
-    "SCORES",
-    "Answers",
+    "Heading",
     "Metric",
+    "Predictions",
     "accuracy",
-    "accuracy_by_group",
     "average_accuracy",
     "calibration_error",
     "compute",
-    "compute_scores",
     "mean_corruption_error",
     "metric",
     "negative_log_likelihood",
-    "score",
 ]

@@ -24,18 +24,6 @@ def accuracy(predictions: Tensor, labels: Tensor) -> float:
     return 100 * (predictions == labels).sum().item() / labels.numel()
 
 
-def accuracy_by_group(predictions: Tensor, labels: Tensor, group: Tensor, names: Sequence[str]) -> dict[str, float]:
-    """Percentage right within each group, by the group's name.
-
-    Example:
-        >>> import midway, torch
-        >>> predictions, labels = torch.tensor([0, 1]), torch.tensor([0, 0])
-        >>> midway.metrics.accuracy_by_group(predictions, labels, group=torch.tensor([0, 1]), names=["a", "b"])
-        {'a': 100.0, 'b': 0.0}
-    """
-    return {name: accuracy(predictions[group == number], labels[group == number]) for number, name in enumerate(names)}
-
-
 def negative_log_likelihood(logits: Tensor, labels: Tensor) -> float:
     """Return the mean of -ln p(label) from logits or log-probabilities (N, C); NaN if there are no images.
 

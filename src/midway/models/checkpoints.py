@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from midway._errors import describe_error
 from midway._files import file_digest, write_atomically
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "network", "ema_state_dict")
@@ -83,8 +84,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
             'Save the weights alone, torch.save(model.state_dict(), "weights.pth"), or use safetensors.'
         ) from error
     except Exception as error:  # a damaged file can raise anything
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise CheckpointError(f"{path} cannot be read as a checkpoint: {reason}") from error
+        raise CheckpointError(f"{path} cannot be read as a checkpoint: {describe_error(error)}") from error
     return _tensors(content, path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from statistics import fmean, median
 
-from midway.bench.benchmark import Streams, published_errors
+from midway.bench.benchmark import BenchmarkColumn, published_errors
 from midway.report.table import OURS, PAPER, Column, Table, Value, mark_column
 from midway.report.tidy import ALL, Frame
 from midway.streams import Scenario
@@ -15,7 +15,7 @@ ERROR = "mean_error"
 
 def benchmark_table(
     frame: Frame,
-    streams: Mapping[str, Streams],
+    benchmark: Mapping[str, BenchmarkColumn],
     *,
     data: str = "cifar10",
     title: str = "",
@@ -29,7 +29,7 @@ def benchmark_table(
     """
     columns: list[Column] = []
     values: list[dict[str, Value]] = []
-    for name, column in streams.items():
+    for name, column in benchmark.items():
         errors = _errors(frame, column)
         if not errors:
             continue
@@ -46,7 +46,7 @@ def benchmark_table(
     rows = tuple((label, tuple(column.get(label) for column in values)) for label in frame.unique("label"))
     explained = (
         "error in percent, averaged over the streams of a column; the best in bold; * is worse than Source",
-        *(["outliers: the error on the outliers alone"] if any(c.first_shift_only for c in streams.values()) else []),
+        *(["outliers: the error on the outliers alone"] if any(c.first_shift_only for c in benchmark.values()) else []),
         "passes: forward and backward passes over the batch; time: that of a batch relative to Source's",
         *(
             ["paper: published errors of other networks on all images of the -C data set, for the order alone"]
@@ -57,7 +57,7 @@ def benchmark_table(
     return Table(title, tuple(columns), rows, (*explained, *notes), frame.source)
 
 
-def _errors(frame: Frame, column: Streams) -> dict[str, list[float]]:
+def _errors(frame: Frame, column: BenchmarkColumn) -> dict[str, list[float]]:
     """Return label -> error of each seed, averaged over the streams."""
     scenarios = column.scenarios
     found: dict[str, dict[int, list[float]]] = {}

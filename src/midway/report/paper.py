@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from midway.bench import paper
-from midway.bench.suites import Line
+from midway.bench.suites import ComplexityRow
 from midway.data import corruption_names
 from midway.report.table import CLEAN, OURS, PAPER, Column, Published, Table, Value, beside_paper, pivot
 from midway.report.tidy import Frame
@@ -58,7 +58,7 @@ COMPLEXITY = (
 """Columns of the table of complexity."""
 
 
-def complexity_table(title: str, lines: Sequence[Line]) -> Table:
+def complexity_table(title: str, lines: Sequence[ComplexityRow]) -> Table:
     """Return the table of complexity: the paper's count for our network and for its own, then the true cost."""
     rows = []
     for line in lines:

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from midway.metrics import METRICS
-from midway.report.tidy import ALL, IMAGES, Frame, Row, common_to_all
+from midway.report.tidy import ALL, IMAGES, Frame, Row, find_common
 from midway.significance import PairedComparison, compare_paired, compare_with_best, show_p_value
 from midway.streams import Scenario
 
@@ -78,7 +78,7 @@ def rank(frame: Frame, *, part: str = ALL, metric: str = "accuracy") -> Ranking:
             values.setdefault(row.label, {})[row.scenario, row.seed] = row.value
         if row.metric != metric and row.group == ALL:
             others.setdefault(row.label, {}).setdefault(row.metric, {})[row.scenario, row.seed] = row.value
-    labels, common = common_to_all({label: set(row) for label, row in values.items()})
+    labels, common = find_common({label: set(row) for label, row in values.items()})
     keys = [key for key in values[labels[0]] if key in common] if labels else []
     ranked = []
     for label in labels:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +18,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 
-from midway._files import write_atomically
+from midway._files import without_nan, write_atomically
 from midway._suggest import unknown
+from midway.data.corruptions.registry import shift_title
 from midway.report.table import OURS, PAPER, Column, Table, Value, split_by_size, split_columns
-from midway.report.tidy import scenario_title, words
+from midway.report.tidy import scenario_title
 
 
 def show_number(value: float) -> str:
@@ -156,7 +156,7 @@ def to_brief_markdown(table: Table) -> str:
             index = indices[stream, column.group, column.metric, column.origin]
             paper = indices.get((stream, column.group, column.metric, PAPER))
             values = [_brief(values[index], None if paper is None else values[paper]) for _, values in table.rows]
-            name = column.metric_title if column.scenario is None else words(column.group)
+            name = column.metric_title if column.scenario is None else shift_title(column.group)
             rows.append([name if len(columns) > 1 else title, *values])
     return markdown_table(["", *(label for label, _ in table.rows)], rows) + _notes(table.notes)
 
@@ -290,17 +290,15 @@ def to_json(tables: Sequence[Table]) -> str:
                 asdict(column) | {"scenario": None if column.scenario is None else str(column.scenario)}
                 for column in table.columns
             ],
-            "rows": [{"label": label, "values": list(map(_plain, values))} for label, values in table.rows],
+            "rows": [
+                {"label": label, "values": [value and asdict(value) for value in values]}
+                for label, values in table.rows
+            ],
             "notes": list(table.notes),
         }
         for table in tables
     ]
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Value | None) -> dict[str, object] | None:
-    """Return a value as plain data; JSON has no NaN."""
-    return None if value is None else asdict(value) | ({} if math.isfinite(value.mean) else {"mean": None})
+    return json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {

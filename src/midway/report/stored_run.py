@@ -13,7 +13,7 @@ from midway.bench import Cell, Record, read_records
 from midway.bench.store import RESULTS
 from midway.report.ranking import Ranking, rank
 from midway.report.table import Table, pivot
-from midway.report.tidy import ALL, IMAGES, Frame, PlotStyle, distinct_labels, frame, latest, scenario_title
+from midway.report.tidy import ALL, IMAGES, Frame, PlotStyle, distinct_labels, frame, keep_latest, scenario_title
 from midway.tune.result import HELD_OUT, STUDY, StudyResult
 
 FEW_IMAGES = 100
@@ -151,7 +151,7 @@ def group_records(
          'wrn16_2.cifar10 on cifar10-mini, 100 images, batches of 100']
     """
     groups: dict[tuple[object, ...], list[Record]] = {}
-    for record in latest(records):
+    for record in keep_latest(records):
         shared = _shared(record.cell) | {"network": record.cell.architecture}  # wherever the weights are stored
         groups.setdefault(tuple(shared.values()), []).append(record)
     comparisons = [_compare(group, command, left_out or {}) for group in groups.values()]

@@ -9,7 +9,7 @@ from itertools import groupby
 from statistics import fmean, stdev
 
 from midway._suggest import unknown
-from midway.metrics import METRICS, average_accuracy, mean_corruption_error
+from midway.metrics import METRICS, Heading, average_accuracy, mean_corruption_error
 from midway.report.tidy import ALL, IMAGES, Frame
 from midway.streams import Scenario
 
@@ -17,11 +17,24 @@ OURS, PAPER, DIFFERENCE = "ours", "paper", "diff."
 AVERAGES = "average"
 """The group of columns with means over all corruptions."""
 
+AGGREGATES = {
+    "mean_accuracy": Heading(title="mean accuracy", unit="%", better="higher", digits=2),
+    "mean_error": Heading(title="mean error", unit="%", better="lower", digits=2),
+    "mce": Heading(title="mCE", unit="%", better="lower", digits=2),
+}
+"""What tables compute from the accuracies of several streams -> how it is shown."""
+
 CLEAN = "clean"
 UNEQUAL = "where some methods have more seeds than others, only the seeds that all have count"
 
 Published = Callable[[str, Scenario | None, str, str], float | None]
 """The paper's number for a label, a scenario, a group and a metric; None where it reports none."""
+
+
+def find_heading(name: str) -> Heading | None:
+    """Return how a metric or an aggregate is shown; None for other names."""
+    heading: Heading | None = METRICS.get(name, AGGREGATES.get(name))
+    return heading
 
 
 @dataclass(frozen=True)
@@ -80,13 +93,14 @@ class Column:
     @property
     def metric_title(self) -> str:
         """The heading of the metric."""
-        metric = METRICS.get(self.metric)
-        return self.metric if metric is None else metric.title
+        heading = find_heading(self.metric)
+        return self.metric if heading is None else heading.title
 
     @property
     def lower_is_better(self) -> bool:
         """Whether lower values of the metric are better."""
-        return self.metric in METRICS and METRICS[self.metric].better == "lower"
+        heading = find_heading(self.metric)
+        return heading is not None and heading.better == "lower"
 
 
 @dataclass(frozen=True)
@@ -200,7 +214,7 @@ def mark_column(
     values: Mapping[str, Sequence[float]], column: Column, source: str | None, *, signed: bool = False
 ) -> dict[str, Value]:
     """Compute means and spreads of one column; compare them at the precision that tables show."""
-    metric = METRICS.get(column.metric)
+    metric = find_heading(column.metric)
     digits = 2 if metric is None else max(2, metric.digits) if metric.unit == "%" else metric.digits
     better = None if signed else "higher" if metric is None else metric.better
     sign = {"higher": 1, "lower": -1, None: 0}[better]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midway.bench import Cell, Record, read_records
+from midway.data.corruptions.registry import shift_title
 from midway.methods import METHODS
 from midway.streams import SEVERITY, Scenario
 
@@ -146,7 +147,7 @@ class Frame:
             seeds.setdefault(row.scenario, {}).setdefault(row.label, set()).add(row.seed)
         shared: dict[tuple[Scenario, str], set[int]] = {}
         for scenario, by_label in seeds.items():
-            labels, common = common_to_all(by_label)
+            labels, common = find_common(by_label)
             for label in labels:
                 shared[scenario, label] = common
         rows = [row for row in self.rows if row.seed in shared.get((row.scenario, row.label), ())]
@@ -165,7 +166,7 @@ class Frame:
         return pandas.DataFrame([row._replace(scenario=str(row.scenario)) for row in self.rows], columns=Row._fields)  # type: ignore[arg-type]
 
 
-def common_to_all(sets: dict[str, set[Any]]) -> tuple[list[str], set[Any]]:
+def find_common(sets: dict[str, set[Any]]) -> tuple[list[str], set[Any]]:
     """Return the labels that share something and what they share; labels with the fewest elements are dropped first."""
     labels = list(sets)
     while labels:
@@ -193,7 +194,7 @@ def frame(results: Iterable[Record] | str | Path) -> Frame:
         >>> [row.value for row in rows.where(metric="images", label="bn", group="all")]
         [100]
     """
-    records = latest(read_records(results) if isinstance(results, str | Path) else results)
+    records = keep_latest(read_records(results) if isinstance(results, str | Path) else results)
     done = [(record.cell, record.result) for record in records if record.result is not None]
     rows, source, methods, batch_accuracies = [], None, {}, {}
     for (cell, result), label in zip(done, distinct_labels([cell for cell, _ in done]), strict=True):
@@ -207,7 +208,7 @@ def frame(results: Iterable[Record] | str | Path) -> Frame:
     return Frame(tuple(rows), source, methods, batch_accuracies)
 
 
-def latest(records: Iterable[Record]) -> list[Record]:
+def keep_latest(records: Iterable[Record]) -> list[Record]:
     """Return the record that counts for each cell: the last one, but a failure never hides a result."""
     by_key: dict[str, Record] = {}
     for record in records:
@@ -279,14 +280,9 @@ def method_title(label: str, name: str) -> str:
     return str(method.about.title) + (added.replace("_", " ") if added.startswith("_") else added)
 
 
-def words(name: str) -> str:
-    """Return the name of a shift or a group as plain words."""
-    return name.replace("_", " ").replace("jpeg", "JPEG")
-
-
 def scenario_title(scenario: Scenario) -> str:
     """Return a scenario as plain words, such as ``"outlier: 0.5% glass blur in fog"``."""
-    shifts = list(map(words, scenario.shifts))
+    shifts = list(map(shift_title, scenario.shifts))
     severity = "" if scenario.severity == SEVERITY else f", severity {scenario.severity}"
     if scenario.kind in ("outlier", "mixture"):
         return f"{scenario.kind}: {100 * (scenario.amount or 0):.3g}% {shifts[0]} in {shifts[1]}{severity}"

@@ -5,17 +5,17 @@ The search is Optuna's (``pip install 'midway[tune]'``), which is imported when 
 
 from midway.tune.result import HELD_OUT_SCENARIOS, StudyResult, TrialRecord, held_out_plan, to_toml
 from midway.tune.run import tune
-from midway.tune.search import SCENARIOS, Score, Search, score
+from midway.tune.search import SCENARIOS, Search, SettingsAccuracy, measure_accuracy
 
 __all__ = [
     "HELD_OUT_SCENARIOS",
     "SCENARIOS",
-    "Score",
     "Search",
+    "SettingsAccuracy",
     "StudyResult",
     "TrialRecord",
     "held_out_plan",
-    "score",
+    "measure_accuracy",
     "to_toml",
     "tune",
 ]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from midway._workers import Died, Tell
 from midway.bench import Engine, LocalEngine, ResourceCache
 from midway.bench.code import registering_modules
-from midway.bench.engines.base import TaskOfCell
+from midway.bench.engines.base import ResourceTask
 from midway.tune.result import StudyResult, TrialRecord
 from midway.tune.search import Search, check_labels
 
@@ -30,7 +30,7 @@ def import_studies() -> Any:
 
 
 @dataclass(frozen=True)
-class SearchTask(TaskOfCell):
+class SearchTask(ResourceTask):
     """Runs trials until the study has enough of them or the time is up; the cell is one of the search."""
 
     stop_seconds: ClassVar[float] = 30.0  # to queue the settings of the running trial again

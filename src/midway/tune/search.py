@@ -1,4 +1,4 @@
-"""A search: the space that a method declares, and the score of settings on the tuning corruptions."""
+"""A search: the space that a method declares, and the accuracy of settings on the tuning corruptions."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from midway.adaptation.space import SearchSpace
 from midway.bench import Cell, Grid, ResourceCache
 from midway.bench.engines.base import using_threads
 from midway.bench.entries import Entry
-from midway.bench.measure import answer
+from midway.bench.measure import predict
 from midway.data import corruption_names
 from midway.data.class_lists import Classes, plain_classes
 from midway.methods import find, hyperparameters, names
 from midway.streams import Scenario, Stream
 
-PAIRS = (("gaussian_blur", "speckle_noise"), ("saturate", "spatter"))
+TUNING_PAIRS = (("gaussian_blur", "speckle_noise"), ("saturate", "spatter"))
 """Pairs of tuning corruptions, rare and common, as the paper pairs the fifteen others."""
 
 SCENARIOS = (
     *(str(Scenario("pure", (corruption,))) for corruption in corruption_names("tuning")),
-    *(str(Scenario("outlier", pair, 0.005)) for pair in PAIRS),
-    *(str(Scenario("mixture", pair, 0.5)) for pair in PAIRS),
+    *(str(Scenario("outlier", pair, 0.005)) for pair in TUNING_PAIRS),
+    *(str(Scenario("mixture", pair, 0.5)) for pair in TUNING_PAIRS),
 )
 """The streams of a search; no result is reported on their corruptions."""
 
@@ -40,7 +40,7 @@ OnRound = Callable[[int, int, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A method and the streams that score its settings.
+    """A method and the streams that its settings are measured on.
 
     Attributes:
         method: Name of the method.
@@ -106,7 +106,7 @@ class Search:
         return {name: space for name, space in declared.items() if name not in self.held}
 
     def cells(self, settings: Mapping[str, Any]) -> list[Cell]:
-        """Return the cells that score these settings, equal to those of ``midway run``."""
+        """Return the cells that measure these settings, equal to those of ``midway run``."""
         grid = Grid(
             methods=(Entry.make(self.method, {**self.held, **settings}, self.method),),
             networks=(self.network,),
@@ -152,7 +152,7 @@ class Search:
 def check_labels(cells: Sequence[Cell], resources: ResourceCache) -> None:
     """Raise before a search begins if labels are not those of the network's logits, as ``midway run`` does.
 
-    The unadapted network answers two images of each stream, those with the lowest and the highest label.
+    The unadapted network predicts two images of each stream, those with the lowest and the highest label.
     """
     for cell in cells:
         here = replace(cell, device="cpu", precision="float32")  # the trials may run on other machines
@@ -167,11 +167,11 @@ def check_labels(cells: Sequence[Cell], resources: ResourceCache) -> None:
             name=stream.name,
             folder_classes=stream.folder_classes,
         )
-        answer(find("source")(resources.network(here)), two)
+        predict(find("source")(resources.network(here)), two)
 
 
 @dataclass(frozen=True)
-class Score:
+class SettingsAccuracy:
     """The accuracy of some settings.
 
     Attributes:
@@ -185,9 +185,9 @@ class Score:
     by_group: dict[str, dict[str, float]]
 
 
-def score(
+def measure_accuracy(
     cells: Sequence[Cell], streams: Sequence[Stream], resources: ResourceCache, *, on_round: OnRound | None = None
-) -> Score:
+) -> SettingsAccuracy:
     """Run cells in rounds of one batch per stream and return their accuracy.
 
     Bad settings show within a few rounds, on all streams at once. The numbers equal those of ``midway run`` bit for
@@ -201,9 +201,9 @@ def score(
 
     Example:
         >>> from midway.bench import ResourceCache
-        >>> from midway.tune import Search, score
+        >>> from midway.tune import Search, measure_accuracy
         >>> resources, cells = ResourceCache(), Search(method="bn", images=100, batch_size=50).cells({})[:2]
-        >>> result = score(cells, [resources.stream(cell) for cell in cells], resources)
+        >>> result = measure_accuracy(cells, [resources.stream(cell) for cell in cells], resources)
         >>> result.accuracy == sum(result.by_stream.values()) / 2
         True
     """
@@ -218,11 +218,11 @@ def score(
                 on_round(done, rounds, fmean(run.accuracy for run in runs))
     by_stream = {str(run.cell.scenario): run.accuracy for run in runs}
     by_group = {str(run.cell.scenario): run.by_group() for run in runs}
-    return Score(fmean(by_stream.values()), by_stream, by_group)
+    return SettingsAccuracy(fmean(by_stream.values()), by_stream, by_group)
 
 
 class _Run:
-    """A method on a stream, with counts of its correct answers."""
+    """A method on a stream, with counts of its correct predictions."""
 
     def __init__(self, cell: Cell, stream: Stream, resources: ResourceCache) -> None:
         self.cell, self.stream = cell, stream
@@ -232,7 +232,7 @@ class _Run:
         self.seen = torch.zeros_like(self.correct)
 
     def advance(self) -> None:
-        """Answer the next batch, if the stream has one."""
+        """Predict the next batch, if the stream has one."""
         batch = next(self.batches, None)
         if batch is not None:
             predicted = self.method(batch.images.to(self.cell.device)).argmax(dim=1).cpu()

@@ -19,6 +19,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial
 
+from midway._errors import shorten_error
 from midway._files import FolderLock, parse_json
 from midway._secrets import hide_password, without_password
 
@@ -64,7 +65,7 @@ def open_storage(text: str, on_lost: OnLost | None = None) -> Iterator[BaseStora
     except ImportError as error:
         raise ValueError(f"{without_password(text)} needs a driver that is not installed: {error}.") from error
     except Exception as error:
-        reason = hide_password(str(error).strip().splitlines()[0], text)
+        reason = hide_password(shorten_error(error), text)
         raise ValueError(
             f"the storage {without_password(text)} cannot be opened: {reason}. Check that the server runs, the "
             "database exists and the file is not damaged."

@@ -1,4 +1,4 @@
-"""Studies: Optuna's sampler and pruner around the score of settings."""
+"""Studies: Optuna's sampler and pruner around the accuracy of settings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from midway._errors import describe_error
 from midway.adaptation.nonfinite import NonFiniteError
 from midway.adaptation.space import Choice, Integers, LogUniform, Space, Uniform
 from midway.bench.entries import SettingError
 from midway.bench.resources import ResourceCache
 from midway.streams import Stream
 from midway.tune.result import StudyResult, TrialRecord
-from midway.tune.search import Search, score
+from midway.tune.search import Search, measure_accuracy
 from midway.tune.storage import ignore_experimental, open_storage, status_of, this_process
 
 STARTUP_TRIALS = 5
@@ -163,7 +164,7 @@ def run_trials(
 
 
 def _objective(trial: Trial, search: Search, streams: Sequence[Stream], resources: ResourceCache) -> float:
-    """Score the settings that Optuna suggests; the running means decide whether the trial is pruned."""
+    """Measure the settings that Optuna suggests; the running means decide whether the trial is pruned."""
     trial.set_user_attr("process", this_process())
 
     def on_round(done: int, rounds: int, mean: float) -> None:
@@ -173,14 +174,14 @@ def _objective(trial: Trial, search: Search, streams: Sequence[Stream], resource
 
     try:
         settings = {name: suggest(trial, name, space) for name, space in search.space.items()}
-        result = score(search.cells(settings), streams, resources, on_round=on_round)
+        result = measure_accuracy(search.cells(settings), streams, resources, on_round=on_round)
     except (SettingError, NonFiniteError) as error:  # the sampler learns to avoid what is invalid or diverges
         trial.set_user_attr("failure", f"rejected: {error}")
         raise optuna.TrialPruned(str(error)) from error
     except optuna.TrialPruned:
         raise
     except Exception as error:
-        trial.set_user_attr("failure", f"{type(error).__name__}: {error}".splitlines()[0])
+        trial.set_user_attr("failure", describe_error(error))
         raise
     trial.set_user_attr("by_stream", result.by_stream)
     trial.set_user_attr("by_group", result.by_group)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from midway.sampling.spectral_filter import cosine_transform
 
 BANDS = (0.5, 2, 4, 8, 12, 16, 20, 24, 28, 33, 46)
 """Limits of the radial frequency bands, in half periods over 32 pixels (of an image resized to that)."""
@@ -76,10 +77,7 @@ def log_kurtosis(plane: Tensor) -> Tensor:
 @lru_cache(maxsize=16)
 def _cosines(size: int, device: torch.device) -> Tensor:
     """The orthonormal cosine transform of ``size`` values, as a matrix."""
-    k, i = torch.arange(size, dtype=torch.float64)[:, None], torch.arange(size, dtype=torch.float64)
-    matrix = torch.cos(math.pi * (2 * i + 1) * k / (2 * size)) * math.sqrt(2 / size)
-    matrix[0] /= math.sqrt(2)
-    return matrix.to(device, torch.float32)
+    return cosine_transform(size).to(device)
 
 
 @lru_cache(maxsize=16)

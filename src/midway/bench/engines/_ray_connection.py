@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeVar
 
+from midway._errors import shorten_error
+
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
@@ -40,11 +42,11 @@ def connect(ray: ModuleType, address: str | None) -> None:
             ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", include_dashboard=False)
     except (refused, ConnectionError, ValueError, RuntimeError) as error:
         if address in (None, "auto", "local"):
-            raise ValueError(f"no Ray cluster answers ({_first_line(error)}): start one with `ray start`.") from error
+            raise ValueError(f"no Ray cluster answers ({shorten_error(error)}): start one with `ray start`.") from error
         raise ValueError(
-            f"a process listens at '{address}', but it does not accept this one ({_first_line(error)}): if the cluster "
-            "has a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH); otherwise check that it "
-            "is the head of a Ray cluster of the same version."
+            f"a process listens at '{address}', but it does not accept this one ({shorten_error(error)}): if the "
+            "cluster has a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH); otherwise "
+            "check that it is the head of a Ray cluster of the same version."
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():
@@ -90,10 +92,6 @@ def _check_listening(address: str) -> None:
             f"no Ray cluster answers at '{address}' ({error.strerror or error}): start one with `ray start --head`, or "
             "correct the address."
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 class HeadWatch:

@@ -16,15 +16,16 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from numpy.typing import NDArray
 
+from midway._errors import describe_error
 from midway._registry import Registry
 from midway._workers import Died, Task, Tell, run_here, run_in_workers
 from midway.adaptation.parameters import first_weight
 from midway.bench.code import registering_modules
 from midway.bench.environment import environment
-from midway.bench.measure import answer, measure
+from midway.bench.measure import measure, predict
 from midway.bench.record import Cell, Failure, Record, Result
 from midway.bench.resources import ResourceCache
-from midway.cost import count_cost
+from midway.cost.measured import count_cost
 
 T = TypeVar("T", bound=Task)
 E = TypeVar("E", bound="type[Engine]")
@@ -53,14 +54,13 @@ def run_cell(
     started = time.perf_counter()
     result: Result | None = None
     failure: Failure | None = None
-    answers: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     try:
         with using_threads(cell.threads):
-            result, answers = _evaluate(cell, resources, keep_predictions, on_batch)
+            result, arrays = _evaluate(cell, resources, keep_predictions, on_batch)
     except Exception as error:
-        described = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        failure = Failure(described, traceback.format_exc())
-    return make_record(cell, result, failure, time.perf_counter() - started, answers)
+        failure = Failure(describe_error(error), traceback.format_exc())
+    return make_record(cell, result, failure, time.perf_counter() - started, arrays)
 
 
 def make_record(
@@ -68,12 +68,12 @@ def make_record(
     result: Result | None,
     failure: Failure | None,
     seconds: float,
-    answers: dict[str, NDArray[Any]] | None = None,
+    arrays: dict[str, NDArray[Any]] | None = None,
 ) -> Record:
     """Return the record of a cell that has just ended in this environment."""
     where = environment() | {"threads": cell.threads}
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Record(cell, result, failure, seconds, where, finished=now, answers=answers or {})
+    return Record(cell, result, failure, seconds, where, finished=now, arrays=arrays or {})
 
 
 @contextmanager
@@ -106,14 +106,14 @@ def _evaluate(
         method(first[:2])  # a method checks a new shape with an extra pass, which must not count
         method.reset()
         cost: dict[str, float | None] = {}  # of the first batch: no batch is run for counting alone
-        answers = answer(method, stream, on_batch=tick, around_first=lambda: count_cost(method, first, cost))
-        result = measure(method, stream, replace(answers, cost=cost))
-    kept = {"logits": answers.logits, "labels": answers.labels, "group": answers.group} if keep_predictions else {}
-    return result, {name: tensor.numpy() for name, tensor in kept.items()}
+        predictions = predict(method, stream, on_batch=tick, around_first=lambda: count_cost(method, first, cost))
+        result = measure(method, stream, replace(predictions, cost=cost))
+    names = ("logits", "labels", "group") if keep_predictions else ()
+    return result, {name: getattr(predictions, name).numpy() for name in names}
 
 
 @dataclass(frozen=True)
-class TaskOfCell(Task):
+class ResourceTask(Task):
     """A task with the threads and the device of a cell; it needs modules that register its method and so on."""
 
     cell: Cell
@@ -136,7 +136,7 @@ class TaskOfCell(Task):
 
 
 @dataclass(frozen=True)
-class CellTask(TaskOfCell):
+class CellTask(ResourceTask):
     """One cell as a task; its record carries the predictions if they are wanted."""
 
     throttled: ClassVar[bool] = True

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from midway._allocator import keep_freed_memory
+from midway._errors import describe_error
 from midway._workers import Died, Task
 from midway.bench.engines._ray_connection import HeadLostError, HeadWatch, connect, leave
 from midway.bench.engines.base import CellTask, Engine, engine
@@ -176,8 +177,7 @@ def _fetch(ray: ModuleType, reference: Any, started: float) -> Any:
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
     except ray.exceptions.RayError as error:
-        reason = str(error).strip().splitlines()[0]
-        return Died(f"its Ray task was lost: {type(error).__name__}: {reason}", time.perf_counter() - started)
+        return Died(f"its Ray task was lost: {describe_error(error)}", time.perf_counter() - started)
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,16 @@ def corruption_names(purpose: Purpose | None = None) -> tuple[str, ...]:
     return tuple(each.name for each in known)
 
 
+def shift_title(name: str) -> str:
+    """Return the name of a corruption or a domain as plain words.
+
+    Example:
+        >>> shift_title("jpeg_compression")
+        'JPEG compression'
+    """
+    return name.replace("_", " ").replace("jpeg", "JPEG")
+
+
 def closest_size(height: int, width: int) -> int:
     """Return the published side nearest to the shorter side of an image."""
     return min(SIZES, key=lambda side: abs(side - min(height, width)))

@@ -10,15 +10,19 @@ import torch
 from torch import Tensor
 
 from midway.bench import Record, ResourceCache, load_predictions
-from midway.bench.measure import answer
+from midway.bench.measure import predict
+from midway.data.corruptions.registry import shift_title
 from midway.methods import adapt, hyperparameters
 from midway.report.figures.drawing import GREY, INK, PAGE, Picture, annotate, draw_tile, new_figure, to_picture
-from midway.report.figures.registry import NetworkAndImages, Predictions, figure
-from midway.report.tidy import method_title, plot_styles, words
+from midway.report.figures.registry import NetworkAndImages, PredictionPair, figure
+from midway.report.tidy import method_title, plot_styles
 from midway.streams import Stream, outlier, to_tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+MOST_SHOWN = 12
+"""Corrections that are drawn."""
 
 
 class Correction(NamedTuple):
@@ -49,7 +53,6 @@ def compare_predictions(
     class_names: Sequence[str],
     *,
     names: Sequence[tuple[str, str]] = (("tent", "tent"), ("mita", "mita")),
-    at_most: int = 12,
 ) -> Corrections:
     """Compare two methods, given by label and name, on the outliers, which are the stream's first group.
 
@@ -60,7 +63,7 @@ def compare_predictions(
     (wrong_confidence, wrong), (right_confidence, right) = (each.softmax(dim=1).max(dim=1) for each in logits)
     corrected = outliers & (wrong != labels) & (right == labels)
     indices = corrected.nonzero().flatten()
-    most_confident = indices[right_confidence[indices].argsort(descending=True, stable=True)][:at_most]
+    most_confident = indices[right_confidence[indices].argsort(descending=True, stable=True)][:MOST_SHOWN]
     return Corrections(
         group=stream.groups[0],
         baseline=names[0],
@@ -81,7 +84,7 @@ def compare_predictions(
     )
 
 
-def corrections_of(predictions: Predictions) -> Corrections | None:
+def corrections_of(predictions: PredictionPair) -> Corrections | None:
     """Return the corrections of the stored stream with most of them; they are computed if none has any."""
     stored = [each for folder, records in predictions.runs for each in _stored(folder, records, predictions)]
     best = max(stored, key=lambda each: each.corrected, default=None)
@@ -90,7 +93,7 @@ def corrections_of(predictions: Predictions) -> Corrections | None:
     return best
 
 
-def _stored(folder: Path, records: Sequence[Record], predictions: Predictions) -> Iterator[Corrections]:
+def _stored(folder: Path, records: Sequence[Record], predictions: PredictionPair) -> Iterator[Corrections]:
     """Compare the stored predictions of both methods on every outlier stream."""
     streams: dict[tuple[object, ...], dict[str, Record]] = {}
     for record in records:
@@ -99,10 +102,10 @@ def _stored(folder: Path, records: Sequence[Record], predictions: Predictions) -
     cache = ResourceCache()
     for by_label in streams.values():
         both = [by_label[label] for label in (predictions.baseline, predictions.method) if label in by_label]
-        answers = [load_predictions(folder, record) for record in both]
-        if len(both) == 2 and all("logits" in arrays for arrays in answers):  # midway.compare stores classes alone
+        arrays = [load_predictions(folder, record) for record in both]
+        if len(both) == 2 and all("logits" in each for each in arrays):  # midway.compare stores classes alone
             cell = both[0].cell
-            logits = [torch.from_numpy(arrays["logits"]) for arrays in answers]
+            logits = [torch.from_numpy(each["logits"]) for each in arrays]
             names = [(record.cell.label, record.cell.method) for record in both]
             yield compare_predictions(cache.lazy_stream(cell), logits, cache.data_set(cell).class_names, names=names)
 
@@ -114,7 +117,7 @@ def computed_corrections(given: NetworkAndImages) -> Corrections:
     entries, logits = (given.baseline, given.method), []
     for entry in entries:
         seed = {"seed": given.seed} if "seed" in hyperparameters(entry.name) else {}
-        logits.append(answer(adapt(given.model, entry.name, **entry.settings | seed), stream).logits)
+        logits.append(predict(adapt(given.model, entry.name, **entry.settings | seed), stream).logits)
     names = [(entry.label, entry.name) for entry in entries]
     return compare_predictions(stream, logits, given.data.class_names, names=names)
 
@@ -124,7 +127,7 @@ def computed_corrections(given: NetworkAndImages) -> Corrections:
     title="Corrected outliers",
     caption="Outliers that the baseline misclassifies and the other method classifies correctly, with both"
     " predictions and their confidences.",
-    source=Predictions,
+    source=PredictionPair,
     build=corrections_of,
     enough=lambda corrections: corrections is not None and len(corrections.shown) > 0,
     requires="an outlier that the baseline misclassifies and the method classifies correctly, among stored predictions"
@@ -150,7 +153,7 @@ def draw_corrections(corrections: Corrections | None) -> Figure:
             annotate(axes, f"{predicted} {confidence:.0%}", (0.5, 0), (0, drop), **more).set_in_layout(False)
         axes.set_xlabel(" \n ", fontsize=7, labelpad=6)  # space for the two lines
     heading = (
-        f"{words(corrections.group)} outliers: {baseline} (grey) and {method} (in colour)\n"
+        f"{shift_title(corrections.group)} outliers: {baseline} (grey) and {method} (in colour)\n"
         f"{method} corrects {corrections.corrected} of {corrections.images}, and spoils {corrections.spoiled}"
     )
     figure.suptitle(heading, fontsize=8, color=INK, x=0.01, ha="left")

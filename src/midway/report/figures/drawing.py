@@ -139,9 +139,9 @@ def legend_below(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1.4, handlelength=2.4)
 
 
-def legend_columns(entries: int, most: int = 7) -> int:
-    """Return the number of columns, at most ``most``, at which the rows of a legend are about equally long."""
-    rows = max(1, -(-entries // most))
+def legend_columns(entries: int) -> int:
+    """Return the number of columns, at most seven, at which the rows of a legend are about equally long."""
+    rows = max(1, -(-entries // 7))
     return max(1, -(-entries // rows))
 
 
@@ -177,15 +177,12 @@ _NOT_IN_XML = bytes({*range(32)} - {*b"\t\n\r"})
 
 
 @styled
-def save(figure: Figure, path: Path, *, dpi: int = 200) -> list[Path]:
-    """Write a figure as SVG, PDF and PNG to a path without a suffix; the same figure gives the same bytes.
-
-    ``dpi`` is that of the PNG, and of images within the others.
-    """
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as SVG, PDF and PNG to a path without a suffix; the same figure gives the same bytes."""
     written = []
     for suffix, metadata in _WITHOUT_DATE.items():
         drawn = io.BytesIO()
-        figure.savefig(drawn, format=suffix[1:], dpi=dpi, metadata=metadata)
+        figure.savefig(drawn, format=suffix[1:], dpi=200, metadata=metadata)
         content = drawn.getvalue()
         if suffix == ".svg":  # texts are comments in it, and XML has no control characters
             content = content.translate(None, delete=_NOT_IN_XML)

@@ -7,10 +7,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from midway.data import corruption_names
+from midway.data.corruptions.registry import shift_title
 from midway.report.figures.drawing import INK, PAGE, new_figure
 from midway.report.figures.registry import figure
 from midway.report.table import pivot
-from midway.report.tidy import ALL, Frame, PlotStyle, words
+from midway.report.tidy import ALL, Frame, PlotStyle
 from midway.streams import SEVERITY
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def draw_corruption_map(heat_map: HeatMap) -> Figure:
             _draw_cell(axes, row, mean_column, mean, None, bold=mean == best_mean)
     axes.set_xlim(-0.5, columns - 0.5 + 0.25 * has_means)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    heads = dict(enumerate(map(words, heat_map.shifts))) | ({mean_column: "mean"} if has_means else {})
+    heads = dict(enumerate(map(shift_title, heat_map.shifts))) | ({mean_column: "mean"} if has_means else {})
     axes.set_xticks(list(heads), list(heads.values()), rotation=40, ha="left", rotation_mode="anchor")
     axes.xaxis.tick_top()
     axes.set_yticks(range(len(labels)), [style.title for style in heat_map.styles.values()])

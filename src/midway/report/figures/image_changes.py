@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from midway.data import corruption_names
+from midway.data.corruptions.registry import shift_title
 from midway.methods import MITA, adapt
 from midway.report.figures.drawing import INK, PAGE, Picture, draw_tile, new_figure, to_picture
 from midway.report.figures.registry import NetworkAndImages, figure
-from midway.report.tidy import words
 from midway.streams import pure
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ class ImageChange(NamedTuple):
     distance: float  # Euclidean, over all values in [0, 1]
 
 
-def image_changes(
-    given: NetworkAndImages, *, severities: Sequence[int] = (5,), shifts: Sequence[str] | None = None
-) -> tuple[ImageChange, ...]:
+def image_changes(given: NetworkAndImages, *, severities: Sequence[int] = (5,)) -> tuple[ImageChange, ...]:
     """Adapt to each corruption separately, up to the batch with the chosen image, and return its changes."""
     data, image, size = given.data, given.image, given.batch_size
     if not 0 <= image < len(data):
@@ -45,7 +43,7 @@ def image_changes(
     method = adapt(given.model, "mita", seed=given.seed, **given.mita)
     assert isinstance(method, MITA)
     changes = []
-    for shift in corruption_names("benchmark") if shifts is None else shifts:
+    for shift in corruption_names("benchmark"):
         for severity in severities:
             method.reset()
             for batch in pure(until, shift, severity=severity, batch_size=size, seed=given.seed):
@@ -73,7 +71,7 @@ def draw_image_changes(changes: Sequence[ImageChange]) -> Figure:
     grid = _grid(figure, rows, blocks=3, gap=0.12)
     for number, change in enumerate(changes):
         first, _, _ = _draw_change(figure, grid, change, number // 3, number % 3)
-        first.set_title(words(change.shift), loc="left", fontsize=7.5, pad=2)
+        first.set_title(shift_title(change.shift), loc="left", fontsize=7.5, pad=2)
     return figure
 
 
@@ -96,7 +94,7 @@ def draw_severities(changes: Sequence[ImageChange]) -> Figure:
         row, block = shifts.index(change.shift), severities.index(change.severity)
         first, second, _ = _draw_change(figure, grid, change, row, block)
         if block == 0:
-            first.set_ylabel(words(change.shift), rotation=0, ha="right", va="center", labelpad=4, fontsize=7)
+            first.set_ylabel(shift_title(change.shift), rotation=0, ha="right", va="center", labelpad=4, fontsize=7)
         if row == 0:
             second.set_title(f"severity {change.severity}", fontsize=7.5, pad=3)
     return figure

@@ -26,6 +26,9 @@ KINDS: dict[str, tuple[str, Any]] = {
 }
 """Kind of images -> its grey and its line; colours are for methods."""
 
+SAMPLES = 10
+"""Images that are sampled from each network."""
+
 
 @torch.no_grad()
 def _energies(network: nn.Module, images: Tensor) -> Tensor:
@@ -40,7 +43,7 @@ class Samples(NamedTuple):
     energy: float
 
 
-def langevin_samples(given: NetworkAndImages, *, count: int = 10) -> tuple[Samples, ...]:
+def langevin_samples(given: NetworkAndImages) -> tuple[Samples, ...]:
     """Sample images from the source, from MITA's predictor and from its data model, starting from the same noise."""
     _, height, width, channels = given.data.images.shape
     adapted = given.adapted_mita()
@@ -48,7 +51,7 @@ def langevin_samples(given: NetworkAndImages, *, count: int = 10) -> tuple[Sampl
     networks = {"source": given.model, "predictor": adapted.model, "data model": adapted.data_model}
     for title, network in networks.items():
         shape = (channels, height, width)
-        images = sample_images(network, count, shape=shape, steps=given.langevin_steps, seed=given.seed)
+        images = sample_images(network, SAMPLES, shape=shape, steps=given.langevin_steps, seed=given.seed)
         rows.append(Samples(title, tuple(map(to_picture, images)), _energies(network, images).mean().item()))
     return tuple(rows)
 

@@ -22,7 +22,7 @@ from midway.tune.result import StudyResult
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Source = TypeVar("Source")
+FigureSource = TypeVar("FigureSource")
 Data = TypeVar("Data")
 
 
@@ -51,8 +51,8 @@ class NetworkAndImages:
         return method
 
 
-class Predictions(NamedTuple):
-    """Predictions of two methods: stored by ``midway run --keep-predictions``, or computed if there are none."""
+class PredictionPair(NamedTuple):
+    """PredictionPair of two methods: stored by ``midway run --keep-predictions``, or computed if there are none."""
 
     runs: Sequence[tuple[Path, Sequence[Record]]]  # folders and their records
     baseline: str = "tent"  # label of the method whose errors are corrected
@@ -63,7 +63,7 @@ class Predictions(NamedTuple):
 SOURCES: dict[type, str] = {
     Frame: "results",
     StudyResult: "a search",
-    Predictions: "predictions, stored or with --pictures",
+    PredictionPair: "predictions, stored or with --pictures",
     NetworkAndImages: "network and images, with --pictures",
 }
 """Every class of sources, and its description in messages and listings."""
@@ -94,8 +94,8 @@ def figure(
     *,
     title: str,
     caption: str,
-    source: type[Source],
-    build: Callable[[Source], Data],
+    source: type[FigureSource],
+    build: Callable[[FigureSource], Data],
     requires: str,
     example: str = "",
     enough: Callable[[Data], bool] = bool,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midway.data.corruptions.registry import shift_title
 from midway.report.figures.drawing import GREY, PAGE, annotate, line_style, new_figure, set_log_ticks
 from midway.report.figures.registry import figure
 from midway.report.series import FEWEST_RATIOS, Sweep, Sweeps, ratio_sweeps
-from midway.report.tidy import Frame, PlotStyle, words
+from midway.report.tidy import Frame, PlotStyle
 from midway.streams import SEVERITY
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _draw_sweep(axes: Axes, sweep: Sweep, styles: dict[str, PlotStyle]) -> None:
     axes.set_xticks(ticks, [f"{100 * tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(axis="y")
-    first, second = map(words, sweep.shifts)
+    first, second = map(shift_title, sweep.shifts)
     severity = "" if sweep.severity == SEVERITY else f", severity {sweep.severity}"
     axes.set_title(f"{first}\namong {second}{severity}", loc="left")
 

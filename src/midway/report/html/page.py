@@ -19,7 +19,7 @@ from markupsafe import Markup
 from midway._files import write_atomically
 from midway.methods import METHODS, hyperparameters
 from midway.report.html import views
-from midway.report.html.views import Cell, Chart, number
+from midway.report.html.views import CellContent, Chart, number
 from midway.report.ranking import LEVEL, Winner, difference, find_winner, verdict, winners
 from midway.report.render import show_number
 from midway.report.stored_run import Comparison, StoredRun, distinct_names
@@ -187,7 +187,7 @@ def _cost(winner: Winner) -> tuple[str, str]:
     return f"{show_number(best[seconds])} s per batch", "; ".join(compared)
 
 
-def _winner_row(winner: Winner, styles: Mapping[str, PlotStyle]) -> list[Cell]:
+def _winner_row(winner: Winner, styles: Mapping[str, PlotStyle]) -> list[CellContent]:
     best, lead = winner.best, winner.lead
     gain = None if winner.source is None else best.mean - winner.source.mean
     p_value = None if lead is None else lead.signed_rank
@@ -253,7 +253,7 @@ def _change(first: Comparison, second: Comparison, names: tuple[str, str], data:
     charts = [chart] if by_label else []
     table = pivot(changed.frame, title=f"{names[1]} minus {names[0]}, in points", signed=True)
     before, after = first.settings, second.settings
-    rows: list[list[Cell]] = [
+    rows: list[list[CellContent]] = [
         [
             styles[label].title,
             (each.difference, f"{each.difference:+.2f}"),
@@ -287,11 +287,11 @@ def _search(findings: StudyResult, data: Sections) -> View:
     """Return the view of a search: the best settings and their gain, charts, and every trial."""
     drawn, charts = views.search_charts(findings) if findings.complete else ([], [])
     names = list(dict.fromkeys(name for trial in findings.trials for name in trial.settings))
-    rows: list[list[Cell]] = []
+    rows: list[list[CellContent]] = []
     for trial in findings.trials:
         state = f"{trial.state}: {trial.failure}" if trial.failure else trial.state
         accuracy = None if trial.accuracy is None else (trial.accuracy, f"{trial.accuracy:.2f}")
-        row: list[Cell] = [str(trial.number), state, accuracy, number(trial.seconds)]
+        row: list[CellContent] = [str(trial.number), state, accuracy, number(trial.seconds)]
         for value in (trial.settings.get(name) for name in names):
             numeric = isinstance(value, int | float) and not isinstance(value, bool)
             row.append(None if value is None else (value, _setting(value)) if numeric else _setting(value))

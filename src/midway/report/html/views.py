@@ -13,13 +13,14 @@ from typing import Any
 from PIL import Image
 
 from midway.bench.store import RESULTS
+from midway.data.corruptions.registry import shift_title
 from midway.metrics import METRICS
 from midway.report.ranking import part_of, scopes
 from midway.report.render import show_number
 from midway.report.series import accuracy_and_cost, accuracy_over_time, ratio_sweeps
 from midway.report.stored_run import StoredRun, read_run
 from midway.report.table import Column, Table, Value, pivot, split_columns
-from midway.report.tidy import ALL, IMAGES, Frame, PlotStyle, Row, plot_styles, scenario_title, words
+from midway.report.tidy import ALL, IMAGES, Frame, PlotStyle, Row, plot_styles, scenario_title
 from midway.streams import Scenario
 from midway.tune.result import StudyResult
 
@@ -32,7 +33,7 @@ LARGEST_PICTURE = 3_000_000
 DRAWN = ("scenarios", "outlier_ratio", "over_time", "cost_seconds", "cost_gflops", "history", "importance")
 """Figures of ``midway figures`` that the page draws as charts."""
 
-Cell = str | tuple[float, str] | None
+CellContent = str | tuple[float, str] | None
 """A text, a number to sort by and how it is written, or nothing."""
 
 Chart = dict[str, Any]
@@ -82,7 +83,7 @@ def table_view(table: Table, styles: Mapping[str, PlotStyle]) -> dict[str, Any]:
         text = " ".join([stream, *[column.group for column in group]])
         above.append({"span": len(group), "first": len(heads), "text": text, "name": kind if alone else titles[stream]})
         for column in group:
-            name = column.metric_title if column.scenario is None else words(column.group)
+            name = column.metric_title if column.scenario is None else shift_title(column.group)
             searched = f"{stream} {titles[stream]} {column.group} {column.metric_title}".lower()
             images = column.images if len(counts) > 1 else None
             heads.append({"name": rest if alone else name, "words": searched, "images": images})
@@ -113,7 +114,7 @@ def _shade(gain: float | None, largest: float) -> str:
     return f"--gain:{share}%" if share > 0 else f"--loss:{-share}%" if share < 0 else ""
 
 
-def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str], list[list[Cell]]]:
+def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str], list[list[CellContent]]]:
     """Return headings and rows of every metric but the accuracy: means over all streams and seeds."""
     names = [name for name in frame.unique("metric") if name not in ("accuracy", IMAGES)]
     values: dict[tuple[str, str], list[float]] = {}
@@ -133,7 +134,7 @@ def metric_rows(frame: Frame, styles: Mapping[str, PlotStyle]) -> tuple[list[str
     return heads, [[styles[label].title, *[number(means.get((label, name))) for name in names]] for label in labels]
 
 
-def number(value: float | None) -> Cell:
+def number(value: float | None) -> CellContent:
     """Return a number as a cell."""
     return None if value is None or math.isnan(value) else (value, show_number(value))
 
@@ -220,7 +221,7 @@ def _by_ratio(frame: Frame) -> Chart:
     views = []
     for sweep in ratio_sweeps(frame).sweeps:
         lines = {label: [[100 * ratio, v.mean] for ratio, v in line.items()] for label, line in sweep.lines.items()}
-        views.append({"name": " among ".join(map(words, sweep.shifts)), "lines": lines})
+        views.append({"name": " among ".join(map(shift_title, sweep.shifts)), "lines": lines})
     caption = "Accuracy on the outliers, by their share. Methods that fall to the left lose the rare images."
     axes = {"x": "share of outliers (%)", "y": "accuracy on them (%)", "scale": "log"}
     return _chart("lines", "Outliers by their share", caption, views, **axes)
