@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.batch_norm.renormalization import moving, use_renormalization
-from midway.methods.delta import DELTA, Objective
+from midway.methods.delta import DELTA, Objective, dot
 from midway.testing import batches, tiny_network
 
 
@@ -122,18 +122,17 @@ def test_the_gradient_sees_the_statistics_of_the_batch() -> None:
 
 def test_class_weights_by_hand() -> None:
     """Two images of class 0 and one of class 1 after frequencies (.8, .2): 1/.8, 1/.8, 1/.2 scaled to sum 3."""
-    method = DELTA(tiny_network(classes=2), lr=0.0)
-    method.frequencies = torch.tensor([0.8, 0.2])
-    logits = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
-    seen: list[Tensor] = []
-    method.optimizer_step = lambda loss, optimizer: seen.append(loss) is None  # type: ignore[method-assign,assignment]
-    method.resolved |= {"optimizer": "adam", "lr": 0.0}
-    method._update(logits)
+    losses, labels, frequencies = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 0, 1]), torch.tensor([0.8, 0.2])
     weights = [3 * w / (1.25 + 1.25 + 5) for w in (1.25, 1.25, 5)]
-    entropies = [-sum(q * math.log(q) for q in row.softmax(0).tolist()) for row in logits]
-    assert seen[0].item() == pytest.approx(sum(w * h for w, h in zip(weights, entropies, strict=True)) / 3)
-    mean = logits.softmax(dim=1).mean(dim=0)
-    torch.testing.assert_close(method.frequencies, 0.95 * torch.tensor([0.8, 0.2]) + 0.05 * mean)
+    assert dot(losses, labels, frequencies).tolist() == pytest.approx([weights[0], 2 * weights[1], 3 * weights[2]])
+
+
+def test_frequencies_move_to_the_mean_prediction() -> None:
+    (images,) = batches(1)
+    method = DELTA(tiny_network(), lr=0.0)
+    mean = method(images).softmax(dim=1).mean(dim=0)
+    assert method.frequencies is not None
+    torch.testing.assert_close(method.frequencies, 0.95 * torch.full((4,), 0.25) + 0.05 * mean)
 
 
 def test_statistics_start_with_the_first_batch_and_a_reset_forgets_them() -> None:

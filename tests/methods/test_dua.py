@@ -132,8 +132,8 @@ def test_homemade_batch_norms_adapt_one_image_at_a_time() -> None:
     ours, theirs = DUA(plain, copies=8), DUA(homemade, copies=8)
     for images in batches(2):
         torch.testing.assert_close(theirs(images), ours(images), rtol=1e-4, atol=1e-4)
-    assert ours._supports_many_images
-    assert not theirs._supports_many_images
+    assert ours.supports_many_images
+    assert not theirs.supports_many_images
 
 
 def test_only_statistics_move_and_only_for_the_first_images() -> None:

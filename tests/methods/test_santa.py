@@ -130,9 +130,11 @@ def test_without_source_images_prototypes_are_the_rows_of_the_head_at_the_featur
     method = SANTA(network)
     rows = network[-1].weight.detach()  # type: ignore[index]
     torch.testing.assert_close(method.prototypes, rows / rows.norm(dim=1, keepdim=True))
-    features = torch.rand(5, 8)
-    near = method._nearest(features)
-    torch.testing.assert_close(near.norm(dim=1), features.norm(dim=1).mean().expand(5))
+    seen: list[Tensor] = []
+    method.projector.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    method(batches(1)[0])
+    near, features, _ = seen[0]
+    torch.testing.assert_close(near.norm(dim=1), features.norm(dim=1).mean().expand(12))
     expected = [int((rows @ z / rows.norm(dim=1)).argmax()) for z in features]
     torch.testing.assert_close(near / near.norm(dim=1, keepdim=True), method.prototypes[expected])
 

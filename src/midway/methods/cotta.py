@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -21,6 +22,24 @@ from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
 from midway.sampling import Randomness
+
+
+def mean_of_finite(predictions: Iterable[Tensor]) -> Tensor:
+    """Return the mean of several logits (N, C) of the same images, each image without those that are not finite.
+
+    An image without finite logits has NaN.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.cotta import mean_of_finite
+        >>> mean_of_finite([torch.tensor([[1.0, 3.0]]), torch.tensor([[3.0, 5.0]]), torch.tensor([[0.0, torch.inf]])])
+        tensor([[2., 4.]])
+    """
+    total, count = torch.zeros(()), torch.zeros(())
+    for logits in predictions:
+        finite = logits.isfinite().all(dim=1, keepdim=True)
+        total, count = total + torch.where(finite, logits, 0), count + finite
+    return total / count
 
 
 @register
@@ -142,18 +161,14 @@ class CoTTA(Method):
         self.count("batches_with_views", int(unsure))
         if unsure and observers_of(self.teacher):
             self.teacher(images)  # a pass over the batch itself, from which replaced statistics learn
-        return self._mean_over_views(images) if unsure else self.teacher(images).float()
-
-    def _mean_over_views(self, images: Tensor) -> Tensor:
-        """Return the mean of the teacher's logits over augmented views, without those that are not finite."""
+        if not unsure:
+            logits: Tensor = self.teacher(images).float()
+            return logits
         generator = self.randomness.on(images.device)
-        total, count = images.new_zeros((), dtype=torch.float32), images.new_zeros(len(images), 1)
-        for _ in range(self.views):
-            view = self.augmentation(images, generator).contiguous(memory_format=self.memory_format)
-            logits = self.teacher(view).float()
-            finite = logits.isfinite().all(dim=1, keepdim=True)
-            total, count = total + torch.where(finite, logits, 0), count + finite
-        return total / count if count.all() else torch.where(count > 0, total / count, self.teacher(images).float())
+        views = (self.augmentation(images, generator) for _ in range(self.views))
+        mean = mean_of_finite(self.teacher(each.contiguous(memory_format=self.memory_format)).float() for each in views)
+        failed = mean.isnan()  # no view of the image has finite logits
+        return torch.where(failed, self.teacher(images).float(), mean) if failed.any() else mean
 
     @torch.no_grad()
     def _restore_weights(self, probability: float) -> None:

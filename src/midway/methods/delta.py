@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, get_args
 
 import torch
@@ -17,10 +16,23 @@ from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.selection import confident, record_shares, reliable
+from midway.adaptation.selection import certainty_weights, confident, record_shares, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 
 Objective = Literal["entropy", "weighted", "pseudo"]
+
+
+def dot(losses: Tensor, labels: Tensor, z: Tensor) -> Tensor:
+    """Return losses times DOT's weights, 1 / z[y] of their predicted classes y, scaled to a mean of 1.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.delta import dot
+        >>> dot(torch.ones(3), torch.tensor([0, 0, 1]), z=torch.tensor([0.8, 0.2]))  # 1.25, 1.25 and 5, over 2.5
+        tensor([0.5000, 0.5000, 2.0000])
+    """
+    weights = 1 / z[labels]
+    return losses * weights * (len(weights) / weights.sum())
 
 
 @register
@@ -127,21 +139,21 @@ class DELTA(Method):
         return logits if self.predict == "before" else self.network_logits(images)
 
     def _update(self, logits: Tensor) -> None:
-        probabilities = logits.detach().softmax(dim=1)
-        past = probabilities.new_full((logits.shape[1],), 1 / logits.shape[1])
-        past = past if self.frequencies is None else self.frequencies.to(past)
-        losses, selected = self._losses(logits)
-        weights = 1 / past[probabilities.argmax(dim=1)]
-        losses = losses * weights * (len(weights) / weights.sum())  # over all images, before they are selected
+        """Take the step with weights from the frequencies so far, then update these."""
+        p = logits.detach().softmax(dim=1)
+        uniform = torch.full_like(p[0], 1 / p.shape[1])
+        past = uniform if self.frequencies is None else self.frequencies.to(p)
+        losses, selected = self.losses(logits)
+        losses = dot(losses, p.argmax(dim=1), past)  # over all images, before they are selected
         record_shares(self, selected=selected)
         if selected.any():
             optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
             self.optimizer_step(losses[selected].mean(), optimizer)
-        mean = probabilities.mean(dim=0)
+        mean = p.mean(dim=0)
         if bool(mean.isfinite().all()):
             self.frequencies = self.class_averaging * past + (1 - self.class_averaging) * mean
 
-    def _losses(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def losses(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each image without DOT, and which images count."""
         detached = logits.detach()
         if self.objective == "pseudo":
@@ -149,5 +161,5 @@ class DELTA(Method):
         entropies = self.entropy(logits)
         if self.objective == "entropy":
             return entropies, torch.ones_like(entropies, dtype=torch.bool)
-        weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
+        weights = certainty_weights(entropies, self.margin, logits.shape[1])
         return weights * entropies, reliable(detached, self.margin, self.entropy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -24,7 +23,13 @@ from midway.adaptation.parameters import (
 )
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.selection import logits_to_learn_from, pass_of_selected, record_shares, reliable
+from midway.adaptation.selection import (
+    certainty_weights,
+    logits_to_learn_from,
+    pass_of_selected,
+    record_shares,
+    reliable,
+)
 from midway.adaptation.space import LogUniform, Uniform, search_over
 from midway.adaptation.step_sizes import published_lr
 from midway.sampling import Randomness
@@ -140,8 +145,7 @@ class DeYO(Method):
         selected, difference = self._select(images, logits.detach().float())
         if selected.any():
             entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
-            certainty = self.weight_margin * math.log(logits.shape[1]) - entropies.detach()
-            weights = certainty.exp() + difference[selected].exp()
+            weights = certainty_weights(entropies, self.weight_margin, logits.shape[1]) + difference[selected].exp()
             optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
             self.optimizer_step((weights * entropies).mean(), optimizer)
         return logits

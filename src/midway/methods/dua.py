@@ -52,6 +52,9 @@ class DUA(Method):
             0 or 180). It hardly changes the predictions.
         seed: Seed of the copies.
 
+    Attributes:
+        supports_many_images: Whether several images share a pass; False once the network has not supported it.
+
     Example:
         >>> import midway, torch
         >>> adapted = midway.DUA(midway.models.create("resnet20"), copies=8, images=3)
@@ -110,7 +113,7 @@ class DUA(Method):
         self.copies, self.images, self.rotate = copies, images, rotate
         self.randomness = self.add_state("randomness", Randomness(seed))
         self.adapted_images = self.add_state("adapted_images", 0)
-        self._supports_many_images = True  # until a pass over several images fails
+        self.supports_many_images = True
         if not any(isinstance(layer, _BatchNorm) for layer in running_layers(self.model)):
             self.images = 0
             warnings.warn(
@@ -136,14 +139,14 @@ class DUA(Method):
             self.resolve(images, self.model(images[:2]))
         left = len(images) if self.images is None else min(len(images), self.images - self.adapted_images)
         numbers = draw(left, self.copies, self.randomness.on(torch.device("cpu")), CROP_NUMBERS + self.rotate)
-        size = max(1, VALUES_PER_PASS // (self.copies * images[0].numel())) if self._supports_many_images else 1
+        size = max(1, VALUES_PER_PASS // (self.copies * images[0].numel())) if self.supports_many_images else 1
         start = 0
         while start < left:
             some = slice(start, min(start + size, left))
             try:
                 self._update_statistics(images[some], numbers[some])
             except UnsupportedError:
-                self._supports_many_images, size = False, 1
+                self.supports_many_images, size = False, 1
                 continue
             start = some.stop
         return self.network_logits(images)

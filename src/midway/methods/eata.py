@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -18,7 +17,13 @@ from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.selection import logits_to_learn_from, record_shares, redundancy_margin, reliable
+from midway.adaptation.selection import (
+    certainty_weights,
+    logits_to_learn_from,
+    record_shares,
+    redundancy_margin,
+    reliable,
+)
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 
 MAX_FISHER_IMAGES = 2000
@@ -145,7 +150,7 @@ class EATA(Method):
             selected = self._select(logits.detach().float())
             if selected.any():
                 entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
-                weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
+                weights = certainty_weights(entropies, self.margin, logits.shape[1])
                 loss = (weights * entropies).mean() + self._penalty()
                 optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
                 self.optimizer_step(loss, optimizer)

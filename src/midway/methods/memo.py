@@ -59,6 +59,9 @@ class MEMO(Method):
         images_at_once: Number of images per pass; None limits memory. It does not change the predictions.
         seed: Seed of the views.
 
+    Attributes:
+        supports_many_images: Whether several images share a pass; False once the network has not supported it.
+
     Example:
         >>> import midway, torch
         >>> adapted = midway.MEMO(midway.models.create("resnet20"), views=4)
@@ -121,7 +124,7 @@ class MEMO(Method):
         self.source_share = prior / (prior + 1)
         self.images_at_once = images_at_once
         self.randomness = self.add_state("randomness", Randomness(seed))
-        self._supports_many_images = True  # until a pass over several images fails
+        self.supports_many_images = True
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
@@ -144,16 +147,16 @@ class MEMO(Method):
         logits = []
         for few, drawn in zip(images.split(size), numbers.split(size), strict=True):
             seen = augmix_views(few, drawn, crop, self.fill)
-            if self._supports_many_images and len(few) > 1:
+            if self.supports_many_images and len(few) > 1:
                 try:
                     logits.append(self._adapt(few, seen))
                     continue
                 except (UnsupportedError, RuntimeError, TypeError, IndexError) as error:
                     supported = isinstance(error, torch.OutOfMemoryError)  # the next batch may be smaller
             else:
-                supported = self._supports_many_images
+                supported = self.supports_many_images
             logits += [self._adapt(few[i : i + 1], seen[i : i + 1]) for i in range(len(few))]
-            self._supports_many_images = supported  # not reached if one image alone raises as well
+            self.supports_many_images = supported  # not reached if one image alone raises as well
         return torch.cat(logits)
 
     def _adapt(self, images: Tensor, views: Tensor) -> Tensor:

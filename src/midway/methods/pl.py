@@ -6,7 +6,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
@@ -14,7 +13,7 @@ from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
-from midway.adaptation.selection import confident, record_shares
+from midway.adaptation.selection import pseudo_label_loss, record_shares
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
 
 
@@ -96,9 +95,8 @@ class PL(Method):
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            sure = confident(logits.float(), self.threshold)
+            loss, sure = pseudo_label_loss(logits.float(), self.threshold)
             record_shares(self, selected=sure)
             if sure.any():
-                trusted = logits[sure].float()
-                self.optimizer_step(cross_entropy(trusted, trusted.argmax(dim=1)), self.optimizer)
+                self.optimizer_step(loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)

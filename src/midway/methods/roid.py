@@ -129,28 +129,19 @@ class ROID(Method):
         """Take a step on the weighted loss, average the weights with the source, and return the corrected f(x)."""
         logits: Tensor = self.model(images)
         self.resolve(images, logits)
-        weights = self._weigh(logits.detach().float())
+        detached = logits.detach().float()
+        p = finite_probabilities(detached)
+        uniform = detached.new_full(detached.shape[1:], 1 / detached.shape[1])
+        past = uniform if self.mean_prediction is None else self.mean_prediction.to(p)
+        weights = diversity_weights(detached, past, self.temperature)
+        if len(p):
+            self.mean_prediction = self.averaging * past + (1 - self.averaging) * p.mean(dim=0)
         record_shares(self, selected=weights > 0)
         if weights.any():
             optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
             self.optimizer_step(self._loss(images, logits, weights), optimizer)
         self._average_weights()
-        return corrected(logits.detach().float(), self.prior_correction)
-
-    def _weigh(self, logits: Tensor) -> Tensor:
-        """Return the weight of each image, 0 for those left out, and update the mean prediction."""
-        finite = logits.isfinite().all(dim=1)
-        weights = logits.new_zeros(len(logits))
-        if not finite.any():
-            return weights
-        p = logits[finite].softmax(dim=1)
-        uniform = torch.full_like(p[0], 1 / p.shape[1])
-        past = uniform if self.mean_prediction is None else self.mean_prediction.to(p)
-        diversity = min_max(1 - cosine_similarity(past.unsqueeze(0), p, dim=1))
-        certainty = min_max(-entropy(logits[finite]))
-        weights[finite] = (diversity * certainty / self.temperature).exp() * (diversity >= diversity.mean())
-        self.mean_prediction = self.averaging * past + (1 - self.averaging) * p.mean(dim=0)
-        return weights
+        return corrected(detached, self.prior_correction)
 
     def _loss(self, images: Tensor, logits: Tensor, weights: Tensor) -> Tensor:
         selected = weights > 0
@@ -166,6 +157,40 @@ class ROID(Method):
         average_towards(self.trainable, self.source_weights, self.source_share)
 
 
+def finite_probabilities(logits: Tensor) -> Tensor:
+    """Return the probabilities of the images whose logits are finite.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.roid import finite_probabilities
+        >>> finite_probabilities(torch.tensor([[0.0, 0.0], [0.0, torch.nan]]))
+        tensor([[0.5000, 0.5000]])
+    """
+    return logits[logits.isfinite().all(dim=1)].softmax(dim=1)
+
+
+def diversity_weights(logits: Tensor, mean_prediction: Tensor, temperature: float) -> Tensor:
+    """Return exp(d c / T) of images with diversity d and certainty c, and 0 if d is below its mean: (N, C) -> (N,).
+
+    d is the distance from the mean prediction, 1 minus the cosine, and c the negative entropy, both scaled to [0, 1]
+    over the batch. Images whose logits are not finite have weight 0.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.roid import diversity_weights
+        >>> logits = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]).log()
+        >>> diversity_weights(logits, torch.tensor([0.9, 0.1]), temperature=1.0)  # (d, c) are (0, 1), (0.4, 0), (1, 1)
+        tensor([0.0000, 0.0000, 2.7183])
+    """
+    weights, finite = logits.new_zeros(len(logits)), logits.isfinite().all(dim=1)
+    if finite.any():
+        p = finite_probabilities(logits)
+        diversity = min_max(1 - cosine_similarity(mean_prediction.unsqueeze(0), p, dim=1))
+        certainty = min_max(-entropy(logits[finite]))
+        weights[finite] = (diversity * certainty / temperature).exp() * (diversity >= diversity.mean())
+    return weights
+
+
 def min_max(values: Tensor) -> Tensor:
     """Scale values to [0, 1]; equal values become 0, where the formula is 0 / 0."""
     low, high = values.aminmax()
@@ -174,7 +199,7 @@ def min_max(values: Tensor) -> Tensor:
 
 def corrected(logits: Tensor, how: PriorCorrection | None) -> Tensor:
     """Correct predictions by the smoothed mean prediction of their batch; smaller batches are smoothed more."""
-    p = logits[logits.isfinite().all(dim=1)].softmax(dim=1)
+    p = finite_probabilities(logits)
     if how is None or not len(p):
         return logits
     mean = p.mean(dim=0)

@@ -47,6 +47,18 @@ def alignment(views: Tensor, temperature: float) -> Tensor:
     return -log_probabilities.sum(dim=1).div(count - 1).mean()
 
 
+def nearest_prototypes(features: Tensor, prototypes: Tensor) -> Tensor:
+    """Return for each of the features (N, width) the prototype (C, width) with the largest cosine.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.santa import nearest_prototypes
+        >>> nearest_prototypes(torch.tensor([[3.0, 1.0]]), torch.tensor([[0.0, 9.0], [1.0, 0.0]]))
+        tensor([[1., 0.]])
+    """
+    return prototypes[(normalize(features, dim=1) @ normalize(prototypes, dim=1).T).argmax(dim=1)]
+
+
 @register
 class SANTA(Method):
     """Adapts scales and shifts by self-training on the source's predictions and by aligning features with prototypes.
@@ -171,7 +183,9 @@ class SANTA(Method):
         augmented = features_and_logits(self.model, self.head_layer, changed, gradients=True)
         with torch.no_grad():
             anchor = self.anchor(images)
-        near = self._nearest(features.detach().to(exact))
+        z = features.detach().to(exact)
+        near = nearest_prototypes(z, self.prototypes.to(z))
+        near = near if self.measured else near * z.norm(dim=1).mean()  # rows of the head have length 1
         views = torch.stack([near.to(features), features, augmented[0]]).to(next(self.projector.parameters()))
         contrast = alignment(self.projector(views).to(exact), self.temperature)
         anchored = anchoring(logits.to(exact), augmented[1].to(exact), anchor.to(exact))
@@ -179,13 +193,6 @@ class SANTA(Method):
         optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
         self.optimizer_step(self.anchor_weight * anchored + self.contrast_weight * contrast, optimizer)
         return logits
-
-    def _nearest(self, features: Tensor) -> Tensor:
-        """Return for each image the prototype with the largest cosine; rows of the head at the features' length."""
-        prototypes = self.prototypes.to(features)
-        nearest = (normalize(features, dim=1) @ normalize(prototypes, dim=1).T).argmax(dim=1)
-        chosen = prototypes[nearest]
-        return chosen if self.measured else chosen * features.norm(dim=1).mean()
 
     def _mean_features(self, images: Tensor, labels: Tensor | None, classes: int) -> Tensor:
         """Return the mean features of the images of each class, in batches, with their statistics."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
@@ -16,9 +16,25 @@ from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
-from midway.adaptation.selection import confident, record_shares
+from midway.adaptation.selection import pseudo_label_loss, record_shares
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
 from midway.functional import entropy
+
+
+def information_maximization(logits: Tensor, measure: Callable[[Tensor], Tensor] = entropy) -> Tensor:
+    """Return L_ent + L_div: the mean entropy of the predictions, or another measure, minus the entropy of their mean.
+
+    It is lowest, -ln C, if each prediction is certain and all classes are equally frequent.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.shot import information_maximization
+        >>> certain = 99 * torch.eye(4)
+        >>> information_maximization(certain).exp(), information_maximization(certain[[0, 0]]).exp()
+        (tensor(0.2500), tensor(1.))
+    """
+    log_mean = logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)  # ln of the mean prediction, plus ln N
+    return measure(logits).mean() - entropy(log_mean).squeeze(0)
 
 
 @register
@@ -110,18 +126,12 @@ class SHOT(Method):
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            self.optimizer_step(self._loss(logits.float()), self.optimizer)
+            z = logits.float()
+            loss = information_maximization(z, self.entropy)
+            pseudo_loss, sure = pseudo_label_loss(z, self.threshold)
+            record_shares(self, confident=sure)
+            self.optimizer_step(loss + self.pseudo_weight * pseudo_loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)
-
-    def _loss(self, logits: Tensor) -> Tensor:
-        log_mean_prediction = logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)  # up to a constant
-        loss = self.entropy(logits).mean() - entropy(log_mean_prediction).squeeze(0)
-        sure = confident(logits.detach(), self.threshold)
-        record_shares(self, confident=sure)
-        if sure.any():
-            trusted = logits[sure]
-            loss = loss + self.pseudo_weight * cross_entropy(trusted, trusted.argmax(dim=1))
-        return loss
 
     def _body(self, head: str | None) -> dict[str, nn.Parameter]:
         name, layer = head_of(self.model, head)
