@@ -99,5 +99,3 @@ def test_mistakes_are_refused() -> None:
         midway.SHOT(tiny_network(), pseudo_weight=-1)
     with pytest.raises(ValueError, match="threshold must be a probability"):
         midway.SHOT(tiny_network(), threshold=1)
-    with pytest.raises(ValueError, match="no weights besides its head"):
-        midway.SHOT(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), trainable="body", head="1")

@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity, softplus
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.head import head_of
+from midway.adaptation.head import body_of, check_outputs, resolve_head
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
@@ -131,13 +131,9 @@ class AEA(Method):
         self.energy_weight, self.logit_weight = energy_weight, logit_weight
         self.threshold, self.share, self.steps, self.predict = threshold, share, steps, predict
         use_batch_statistics(self.model)
-        name, layer = head_of(self.model, head)
-        if head is None:
-            self.resolved["head"] = name
-        self.head_layer = name
-        own = {id(parameter) for parameter in layer.parameters()}
-        body = {key: p for key, p in self.model.named_parameters() if id(p) not in own}
-        parameters = freeze_all_but(self.model, norm_affine(self.model) if trainable == "norm" else body)
+        self.head, layer = resolve_head(self, head)
+        trained = norm_affine(self.model) if trainable == "norm" else body_of(self.model, layer)
+        parameters = freeze_all_but(self.model, trained)
         optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum, nesterov=True)
         self.optimizer = self.add_state("optimizer", optimizer)
 
@@ -147,26 +143,20 @@ class AEA(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            self.optimizer_step(self._loss(exact), self.optimizer)
+            energies = free_energy(exact)
+            alignment, sure = logit_alignment(exact, self._correlations(exact), self.threshold)
+            record_shares(self, confident=sure)
+            self.record(energy=energies.mean().item())
+            energy = energy_alignment(energies, self.share)
+            loss = self.entropy(exact).mean() + self.energy_weight * energy + self.logit_weight * alignment
+            self.optimizer_step(loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)
 
-    def _loss(self, logits: Tensor) -> Tensor:
-        energies = free_energy(logits)
-        aligned, sure = logit_alignment(logits, self._correlations(logits.shape[1]), self.threshold)
-        record_shares(self, confident=sure)
-        self.record(energy=energies.mean().item())
-        energy = energy_alignment(energies, self.share)
-        return self.entropy(logits).mean() + self.energy_weight * energy + self.logit_weight * aligned
-
-    def _correlations(self, classes: int) -> Tensor:
-        """Return W W^T of the head's weights, without its bias."""
-        layer = self.model.get_submodule(self.head_layer)
+    def _correlations(self, logits: Tensor) -> Tensor:
+        """Return W W^T of the head's weights, without its bias; the head is frozen."""
+        layer = self.model.get_submodule(self.head)
         assert isinstance(layer, nn.Linear)
+        check_outputs(self.head, layer, logits)
         rows = layer.weight.detach()
         rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-        if len(rows) != classes:
-            raise ValueError(
-                f"the layer '{self.head_layer}' has {len(rows)} outputs, the model {classes} logits: "
-                "give head='...', the linear layer that computes the logits."
-            )
         return rows @ rows.T

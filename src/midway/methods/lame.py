@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.head import features_and_logits, resolve_head
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, search_over
 
@@ -81,7 +81,7 @@ class LAME(Method):
         if iterations < 1:
             raise ValueError(f"iterations must be at least 1, got {iterations}.")
         self.affinity, self.neighbours, self.iterations = affinity, neighbours, iterations
-        self.head, _ = head_of(self.model, head)
+        self.head, _ = resolve_head(self, head)
 
     def step(self, images: Tensor) -> Tensor:
         """Smooth f(x) over the graph of the batch."""

@@ -13,7 +13,7 @@ from midway.adaptation.about import About
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import split_images, use_batch_statistics
-from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.head import features_and_logits, resolve_head
 from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
@@ -142,9 +142,7 @@ class SANTA(Method):
         check_sources(source_images, source_labels, prototypes)
         self.anchor_weight, self.contrast_weight, self.temperature = anchor_weight, contrast_weight, temperature
         use_batch_statistics(self.model)
-        self.head_layer, layer = head_of(self.model, head)
-        if head is None:
-            self.resolved["head"] = self.head_layer
+        self.head, layer = resolve_head(self, head)
         trainable = freeze_all_but(self.model, norm_affine(self.model))
         frozen = {id(p): p for p in self.model.parameters() if not p.requires_grad}
         self.anchor = copy.deepcopy(self.model, memo=frozen).requires_grad_(False)
@@ -178,9 +176,9 @@ class SANTA(Method):
         exact = torch.promote_types(images.dtype, torch.float32)
         changed = self.augmentation(images, self.randomness.on(images.device))
         changed = changed.contiguous(memory_format=self.memory_format)
-        features, logits = features_and_logits(self.model, self.head_layer, images, gradients=True)
+        features, logits = features_and_logits(self.model, self.head, images, gradients=True)
         self.resolve(images, logits)
-        augmented = features_and_logits(self.model, self.head_layer, changed, gradients=True)
+        augmented = features_and_logits(self.model, self.head, changed, gradients=True)
         with torch.no_grad():
             anchor = self.anchor(images)
         z = features.detach().to(exact)
@@ -202,7 +200,7 @@ class SANTA(Method):
         except (TypeError, ValueError) as error:
             raise type(error)(f"source_images: {error}") from error
         batches = split_images(images, IMAGES_PER_PASS)
-        answers = [features_and_logits(self.model, self.head_layer, few) for few in batches]
+        answers = [features_and_logits(self.model, self.head, few) for few in batches]
         features = torch.cat([each for each, _ in answers])
         labels = torch.cat([logits for _, logits in answers]).argmax(dim=1) if labels is None else labels
         return class_means(features, labels, classes)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.head import head_of
+from midway.adaptation.head import body_of, resolve_head
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
@@ -117,7 +117,10 @@ class SHOT(Method):
             raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
         self.pseudo_weight, self.threshold, self.steps, self.predict = pseudo_weight, threshold, steps, predict
         use_batch_statistics(self.model)
-        parameters = norm_affine(self.model) if trainable == "norm" else self._body(head)
+        if trainable == "norm":
+            parameters = norm_affine(self.model)
+        else:
+            parameters = body_of(self.model, resolve_head(self, head)[1])
         optimizer = torch.optim.Adam(freeze_all_but(self.model, parameters), lr=lr, betas=betas)
         self.optimizer = self.add_state("optimizer", optimizer)
 
@@ -132,13 +135,3 @@ class SHOT(Method):
             record_shares(self, confident=sure)
             self.optimizer_step(loss + self.pseudo_weight * pseudo_loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)
-
-    def _body(self, head: str | None) -> dict[str, nn.Parameter]:
-        name, layer = head_of(self.model, head)
-        if head is None:
-            self.resolved["head"] = name
-        frozen = {id(parameter) for parameter in layer.parameters()}
-        body = {key: p for key, p in self.model.named_parameters() if id(p) not in frozen}
-        if not body:
-            raise ValueError("the model has no weights besides its head, so SHOT has nothing to adapt.")
-        return body

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.head import features_and_logits, resolve_head
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, search_over
 from midway.functional import entropy
@@ -64,7 +64,7 @@ class T3A(Method):
         if supports < 1 and supports != -1:
             raise ValueError(f"supports must be at least 1, or -1 to keep all, got {supports}.")
         self.supports = supports
-        self.head, layer = head_of(self.model, head)
+        self.head, layer = resolve_head(self, head)
         rows = layer.weight.detach()
         with torch.no_grad():
             answers = layer(rows).float()
