@@ -61,7 +61,9 @@ def test_precision() -> None:
 
 
 def test_problems_presets_spaces_and_state() -> None:
-    assert Problem.of(torch.rand(50, 3, 224, 240), torch.zeros(50, 1000)) == (1000, 224, 50)
+    network = nn.Sequential(nn.Flatten(), nn.LayerNorm(4))
+    assert Problem.of(network, torch.rand(50, 3, 224, 240), torch.zeros(50, 9)) == Problem(9, 224, 50, False, True)
+    assert Problem.of(nn.BatchNorm2d(3), torch.rand(50, 3, 9)) == Problem(0, 0, 50, True, False)
     assert with_preset("tent", {"preset": "tuned", "lr": 1e-4})["lr"] == 1e-4
     assert tuned_of("memo") == {}
     assert tuned_of("bn") == {"prior": "4"}

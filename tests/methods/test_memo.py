@@ -305,7 +305,7 @@ def test_steps_that_are_not_finite_are_not_taken() -> None:
 
 
 @pytest.mark.parametrize("name", ["memo", "dua"])
-def test_networks_that_need_two_images_are_asked_for_their_classes_by_two(name: str) -> None:
+def test_networks_that_need_two_images(name: str) -> None:
     body = list(tiny_network().children())[:8]
     vectors = nn.Sequential(*body, nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 4)).eval()
     settings = {"views": 4} if name == "memo" else {"copies": 4}

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.problem import Problem
+
 OptimizerKind = Literal["adam", "sgd"]
 Predict = Literal["before", "after"]
 
@@ -77,6 +79,18 @@ def check_optimizer(kind: OptimizerKind | None, lr: float | None) -> None:
         raise ValueError(f"optimizer must be 'adam', 'sgd' or None (by the size of the problem), got {kind!r}.")
     if lr is not None and not 0 <= lr < math.inf:
         raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
+
+
+def adam_or_sgd(problem: Problem, *, sgd_lr: float) -> dict[str, Any]:
+    """Return the published optimiser and its step size: Adam with 1e-3 for CIFAR, SGD for ImageNet.
+
+    Example:
+        >>> from midway.adaptation.optimization import adam_or_sgd
+        >>> from midway.adaptation.problem import CIFAR_SIZE
+        >>> adam_or_sgd(CIFAR_SIZE, sgd_lr=2.5e-4)
+        {'optimizer': 'adam', 'lr': 0.001}
+    """
+    return {"optimizer": "sgd", "lr": sgd_lr} if problem.is_imagenet_size else {"optimizer": "adam", "lr": 1e-3}
 
 
 def sam_step(

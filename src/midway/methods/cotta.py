@@ -16,7 +16,7 @@ from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.replaced_statistics import observers_of
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import soft_cross_entropy, symmetric_cross_entropy
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd, check_optimizer
 from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -130,10 +130,10 @@ class CoTTA(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published values for a problem of this size."""
-        if problem.is_imagenet_size:
-            return {"threshold": 0.1, "restore": 0.001, "symmetric": True, "optimizer": "sgd", "lr": 0.01}
-        threshold = 0.92 if problem.classes < 100 else 0.72
-        return {"threshold": threshold, "restore": 0.01, "symmetric": False, "optimizer": "adam", "lr": 1e-3}
+        large = problem.is_imagenet_size
+        threshold = 0.1 if large else 0.92 if problem.classes < 100 else 0.72
+        restore = 0.001 if large else 0.01
+        return {"threshold": threshold, "restore": restore, "symmetric": large} | adam_or_sgd(problem, sgd_lr=0.01)
 
     @property
     def teacher(self) -> nn.Module:
@@ -144,12 +144,11 @@ class CoTTA(Method):
         """Teach the student, let the teacher follow, restore some weights, and return the teacher's logits."""
         logits = self.student(images).float()
         self.resolve(images, logits)
-        settings = self.hyperparameters
         taught = self._teach(images)
-        losses = symmetric_cross_entropy if settings["symmetric"] else soft_cross_entropy
-        self.optimizer_step(losses(logits, taught).mean(), self.optimizer.get(settings["optimizer"], settings["lr"]))
+        losses = symmetric_cross_entropy if self.hyperparameters["symmetric"] else soft_cross_entropy
+        self.optimizer_step(losses(logits, taught).mean(), self.optimizer)
         average_towards(self.teacher.parameters(), self.student.parameters(), self.teacher_share)
-        self._restore_weights(settings["restore"])
+        self._restore_weights(self.hyperparameters["restore"])
         return taught
 
     @torch.no_grad()

@@ -14,7 +14,7 @@ from midway.adaptation.copies import in_evaluation_mode, independent_copy
 from midway.adaptation.parameters import first_weight
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, Integers, LogUniform, search_over
+from midway.adaptation.space import Choice, Integers, LogUniform, preset_values, search_over
 from midway.functional import log_mean_softmax
 from midway.models import NoisePredictor, denoiser_cards, load_denoiser
 from midway.sampling import Randomness
@@ -93,7 +93,7 @@ class DDA(Method):
         factor=Choice(2, 4, 8),
         ensemble=Choice("probabilities", "logits"),
     )
-    published = {"respacing": 100, "steps": 50, "noise_level": "next", "scale": 6.0}  # noqa: RUF012
+    published = preset_values(respacing=100, steps=50, noise_level="next", scale=6.0)
 
     def __init__(
         self,
@@ -155,8 +155,7 @@ class DDA(Method):
     def step(self, images: Tensor) -> Tensor:
         """Return the logarithm of the mean probabilities of the images as given and as adapted."""
         logits = [] if self.ensemble == "none" else [self.network_logits(images)]
-        if None in (self.hyperparameters[name] for name in ("respacing", "steps", "scale")):
-            self.resolve(images, logits[0] if logits else self.network_logits(images[:2]))
+        self.resolve(images)
         schedule, start = self._schedule(
             *(self.hyperparameters[name] for name in ("respacing", "steps", "noise_level"))
         )

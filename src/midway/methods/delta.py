@@ -12,7 +12,14 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.renormalization import moving, use_renormalization
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
+from midway.adaptation.optimization import (
+    LazyOptimizer,
+    OptimizerKind,
+    Predict,
+    adam_or_sgd,
+    check_optimizer,
+    check_protocol,
+)
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -125,8 +132,7 @@ class DELTA(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the paper's optimiser and step size for CIFAR or for ImageNet."""
-        large = problem.is_imagenet_size
-        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
+        return adam_or_sgd(problem, sgd_lr=2.5e-4)
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the weighted loss, update the frequencies of the classes, and return f(x)."""
@@ -147,8 +153,7 @@ class DELTA(Method):
         losses = dot(losses, p.argmax(dim=1), past)  # over all images, before they are selected
         record_shares(self, selected=selected)
         if selected.any():
-            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step(losses[selected].mean(), optimizer)
+            self.optimizer_step(losses[selected].mean(), self.optimizer)
         mean = p.mean(dim=0)
         if bool(mean.isfinite().all()):
             self.frequencies = self.class_averaging * past + (1 - self.class_averaging) * mean

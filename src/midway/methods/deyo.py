@@ -10,13 +10,12 @@ from torch.nn.functional import interpolate
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.batch_norm.statistics import has_batch_norm, use_batch_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd, check_optimizer
 from midway.adaptation.parameters import (
     check_excluded,
     freeze_all_but,
-    is_transformer,
     last_stage,
     norm_affine,
     outside,
@@ -124,19 +123,9 @@ class DeYO(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published values for a problem of this size."""
-        if not problem.is_imagenet_size:
-            return {"threshold": 0.2, "optimizer": "adam", "lr": 1e-3}
-        return {"threshold": 0.3, "optimizer": "sgd", "lr": published_lr(problem.batch_size)}
-
-    def resolve(self, images: Tensor, logits: Tensor) -> None:
-        """Choose the values left at None; those for ImageNet also depend on the network."""
-        given = self.hyperparameters
-        unresolved = given["lr"] is None
-        super().resolve(images, logits)
-        if given["threshold"] is None and (len(images) == 1 or not has_batch_norm(self.model)):
-            self.resolved["threshold"] = 0.2
-        if unresolved and Problem.of(images, logits).is_imagenet_size:
-            self.resolved["lr"] = published_lr(len(images), transformer=is_transformer(self.model))
+        batches_of_batch_norm = problem.has_batch_norm and problem.batch_size > 1
+        threshold = 0.3 if problem.is_imagenet_size and batches_of_batch_norm else 0.2
+        return {"threshold": threshold} | adam_or_sgd(problem, sgd_lr=published_lr(problem))
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the weighted entropy of the selected images and return f(x)."""
@@ -146,8 +135,7 @@ class DeYO(Method):
         if selected.any():
             entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
             weights = certainty_weights(entropies, self.weight_margin, logits.shape[1]) + difference[selected].exp()
-            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step((weights * entropies).mean(), optimizer)
+            self.optimizer_step((weights * entropies).mean(), self.optimizer)
         return logits
 
     @torch.no_grad()

@@ -15,7 +15,7 @@ from midway.adaptation.batch_norm.image_statistics import Moments, UnsupportedEr
 from midway.adaptation.batch_norm.statistics import running_layers
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
+from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
 from midway.adaptation.views import CROP_NUMBERS, Crop, crops, draw, quarter_turns
 from midway.sampling import Randomness
 
@@ -82,7 +82,7 @@ class DUA(Method):
         images=Choice(25, 50, 100, 200),
     )
 
-    published = {"rotate": True, "images": 80, "crop": "pad"}  # noqa: RUF012
+    published = preset_values(rotate=True, images=80, crop="pad")
 
     def __init__(
         self,
@@ -135,8 +135,7 @@ class DUA(Method):
     @torch.no_grad()
     def step(self, images: Tensor) -> Tensor:
         """Update the running statistics image by image and return f(x)."""
-        if self.hyperparameters["crop"] is None:
-            self.resolve(images, self.model(images[:2]))
+        self.resolve(images)
         left = len(images) if self.images is None else min(len(images), self.images - self.adapted_images)
         numbers = draw(left, self.copies, self.randomness.on(torch.device("cpu")), CROP_NUMBERS + self.rotate)
         size = max(1, VALUES_PER_PASS // (self.copies * images[0].numel())) if self.supports_many_images else 1

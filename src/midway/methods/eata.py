@@ -13,7 +13,14 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import split_images, use_batch_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
+from midway.adaptation.optimization import (
+    LazyOptimizer,
+    OptimizerKind,
+    Predict,
+    adam_or_sgd,
+    check_optimizer,
+    check_protocol,
+)
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -133,13 +140,9 @@ class EATA(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published values; the redundancy between published numbers of classes is Midway's own."""
-        large = problem.is_imagenet_size
-        return {
-            "fisher_weight": 2000 if large else 1,
-            "redundancy": redundancy_margin(problem.classes),
-            "optimizer": "sgd" if large else "adam",
-            "lr": 2.5e-4 if large else 1e-3,
-        }
+        fisher_weight = 2000 if problem.is_imagenet_size else 1
+        redundancy = redundancy_margin(problem.classes)
+        return {"fisher_weight": fisher_weight, "redundancy": redundancy} | adam_or_sgd(problem, sgd_lr=2.5e-4)
 
     def step(self, images: Tensor) -> Tensor:
         """Select images, minimise their weighted entropy and the penalty, and return f(x)."""
@@ -152,8 +155,7 @@ class EATA(Method):
                 entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
                 weights = certainty_weights(entropies, self.margin, logits.shape[1])
                 loss = (weights * entropies).mean() + self._penalty()
-                optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-                self.optimizer_step(loss, optimizer)
+                self.optimizer_step(loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)
 
     def _select(self, logits: Tensor) -> Tensor:

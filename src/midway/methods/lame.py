@@ -12,7 +12,7 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.head import features_and_logits, resolve_head
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, Integers, search_over
+from midway.adaptation.space import Choice, Integers, preset_values, search_over
 
 Affinity = Literal["knn", "rbf", "linear"]
 SMALLEST_PROBABILITY = 1e-10
@@ -62,7 +62,7 @@ class LAME(Method):
     names_layers = ("head",)
     search_space = search_over(affinity=Choice("knn", "rbf", "linear"), neighbours=Integers(1, 20, log=True))
 
-    published = {"affinity": "rbf"}  # noqa: RUF012
+    published = preset_values(affinity="rbf")
 
     def __init__(
         self,

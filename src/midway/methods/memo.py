@@ -15,7 +15,7 @@ from midway.adaptation.image_weights import weights_by_image
 from midway.adaptation.parameters import refuse_half_precision
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, Integers, LogUniform, search_over
+from midway.adaptation.space import Choice, Integers, LogUniform, preset_values, search_over
 from midway.adaptation.views import Crop, Fill, augmix_views, draw
 from midway.sampling import Randomness
 
@@ -85,7 +85,7 @@ class MEMO(Method):
     uses_source_statistics = True
     search_space = search_over(lr=LogUniform(5e-4, 5e-2), steps=Integers(1, 3), prior=Choice(4, 8, 16, 32, 64))
 
-    published = {"fill": "red"}  # noqa: RUF012
+    published = preset_values(fill="red")
 
     def __init__(
         self,
@@ -139,8 +139,7 @@ class MEMO(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Adapt to each image from the source weights and predict it."""
-        if None in (self.hyperparameters[name] for name in ("views", "lr", "crop")):
-            self.resolve(images, self.network_logits(images[:2]))
+        self.resolve(images)
         views, crop = self.hyperparameters["views"], self.hyperparameters["crop"]
         numbers = draw(len(images), views, self.randomness.on(torch.device("cpu")))
         size = self.images_at_once or max(1, VALUES_PER_PASS // (views * images[0].numel()))

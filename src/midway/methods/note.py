@@ -15,7 +15,7 @@ from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.reservoir_memory import ReservoirMemory
-from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
+from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
 from midway.sampling import Randomness
 
 SMALLEST_PROBABILITY = 1e-6
@@ -80,7 +80,7 @@ class NOTE(Method):
         momentum=LogUniform(1e-3, 0.5),
         lr=LogUniform(1e-5, 1e-2),
     )
-    published = {"weight_decay": 5e-4}  # noqa: RUF012
+    published = preset_values(weight_decay=5e-4)
 
     def __init__(
         self,

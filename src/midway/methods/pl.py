@@ -14,7 +14,7 @@ from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pseudo_label_loss, record_shares
-from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.adaptation.space import Integers, LogUniform, Uniform, preset_values, search_over
 
 
 @register
@@ -63,7 +63,7 @@ class PL(Method):
     )
     search_space = search_over(threshold=Uniform(0.5, 0.99), lr=LogUniform(1e-5, 1e-2), steps=Integers(1, 4))
 
-    published = {"trainable": "all", "batch_statistics": False, "lr": 1e-5}  # noqa: RUF012
+    published = preset_values(trainable="all", batch_statistics=False, lr=1e-5)
 
     def __init__(
         self,

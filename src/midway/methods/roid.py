@@ -14,12 +14,12 @@ from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import soft_likelihood_ratio, symmetric_cross_entropy
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd, check_optimizer
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pass_of_selected, record_shares
-from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
+from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
 from midway.functional import entropy
 from midway.sampling import Randomness
 
@@ -83,7 +83,7 @@ class ROID(Method):
         prior_correction=Choice("logits", "probabilities", None),
         lr=LogUniform(1e-5, 1e-2),
     )
-    published = {"prior_correction": "unscaled"}  # noqa: RUF012
+    published = preset_values(prior_correction="unscaled")
 
     def __init__(
         self,
@@ -122,8 +122,7 @@ class ROID(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published optimiser and step size for CIFAR or for ImageNet."""
-        large = problem.is_imagenet_size
-        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
+        return adam_or_sgd(problem, sgd_lr=2.5e-4)
 
     def step(self, images: Tensor) -> Tensor:
         """Take a step on the weighted loss, average the weights with the source, and return the corrected f(x)."""
@@ -138,8 +137,7 @@ class ROID(Method):
             self.mean_prediction = self.averaging * past + (1 - self.averaging) * p.mean(dim=0)
         record_shares(self, selected=weights > 0)
         if weights.any():
-            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step(self._loss(images, logits, weights), optimizer)
+            self.optimizer_step(self._loss(images, logits, weights), self.optimizer)
         self._average_weights()
         return corrected(detached, self.prior_correction)
 

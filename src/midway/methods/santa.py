@@ -14,7 +14,7 @@ from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import split_images, use_batch_statistics
 from midway.adaptation.head import features_and_logits, resolve_head
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd, check_optimizer
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.prototypes import check_sources, checked_prototypes, class_means
@@ -168,8 +168,7 @@ class SANTA(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published optimiser and step size for CIFAR or for ImageNet."""
-        large = problem.is_imagenet_size
-        return {"optimizer": "sgd" if large else "adam", "lr": 0.01 if large else 1e-3}
+        return adam_or_sgd(problem, sgd_lr=0.01)
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the two losses and return f(x)."""
@@ -188,8 +187,7 @@ class SANTA(Method):
         contrast = alignment(self.projector(views).to(exact), self.temperature)
         anchored = anchoring(logits.to(exact), augmented[1].to(exact), anchor.to(exact))
         self.record(anchoring=anchored.item(), contrast=contrast.item())
-        optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-        self.optimizer_step(self.anchor_weight * anchored + self.contrast_weight * contrast, optimizer)
+        self.optimizer_step(self.anchor_weight * anchored + self.contrast_weight * contrast, self.optimizer)
         return logits
 
     def _mean_features(self, images: Tensor, labels: Tensor | None, classes: int) -> Tensor:

@@ -16,7 +16,6 @@ from midway.adaptation.optimization import Predict, check_protocol, sam_step
 from midway.adaptation.parameters import (
     check_excluded,
     freeze_all_but,
-    is_transformer,
     last_stage,
     norm_affine,
     outside,
@@ -24,7 +23,7 @@ from midway.adaptation.parameters import (
 from midway.adaptation.problem import IMAGENET_SIZE, Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
-from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.adaptation.space import Integers, LogUniform, Uniform, preset_values, search_over
 from midway.adaptation.step_sizes import published_lr
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
@@ -88,7 +87,7 @@ class SAR(Method):
         steps=Integers(1, 4),
     )
 
-    published = {"recover_below": 0.2}  # noqa: RUF012
+    published = preset_values(recover_below=0.2)
 
     def __init__(
         self,
@@ -132,15 +131,8 @@ class SAR(Method):
         small = 0.01 if problem.classes < 100 else 0.001
         return {
             "recover_below": round(0.2 * share, 4),
-            "lr": published_lr(problem.batch_size) if problem.is_imagenet_size else small,
+            "lr": published_lr(problem) if problem.is_imagenet_size else small,
         }
-
-    def resolve(self, images: Tensor, logits: Tensor) -> None:
-        """Choose the values left at None; the step size for ImageNet also depends on the network."""
-        unresolved = self.hyperparameters["lr"] is None
-        super().resolve(images, logits)
-        if unresolved and Problem.of(images, logits).is_imagenet_size:
-            self.resolved["lr"] = published_lr(len(images), transformer=is_transformer(self.model))
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the entropy of the reliable images by SAM, reset after a collapse, and return f(x)."""

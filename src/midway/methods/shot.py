@@ -17,7 +17,7 @@ from midway.adaptation.optimization import Predict, check_protocol
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pseudo_label_loss, record_shares
-from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
+from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, preset_values, search_over
 from midway.functional import entropy
 
 
@@ -90,7 +90,7 @@ class SHOT(Method):
         steps=Integers(1, 4),
     )
 
-    published = {"pseudo_weight": 0.3}  # noqa: RUF012
+    published = preset_values(pseudo_weight=0.3)
 
     def __init__(
         self,

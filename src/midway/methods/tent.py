@@ -10,7 +10,14 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
+from midway.adaptation.optimization import (
+    LazyOptimizer,
+    OptimizerKind,
+    Predict,
+    adam_or_sgd,
+    check_optimizer,
+    check_protocol,
+)
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -82,8 +89,7 @@ class Tent(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the paper's optimiser and step size for CIFAR or for ImageNet."""
-        large = problem.is_imagenet_size
-        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
+        return adam_or_sgd(problem, sgd_lr=2.5e-4)
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the mean entropy H(f(x)) and return f(x)."""
@@ -91,6 +97,5 @@ class Tent(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.resolve(images, logits)
-            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step(self.entropy(logits.float()).mean(), optimizer)
+            self.optimizer_step(self.entropy(logits.float()).mean(), self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)

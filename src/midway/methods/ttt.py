@@ -14,7 +14,7 @@ from midway.adaptation.base import Method
 from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, LogUniform, search_over
+from midway.adaptation.space import Choice, LogUniform, preset_values, search_over
 from midway.adaptation.views import CROP_NUMBERS, Crop, crops, draw, quarter_turns
 from midway.sampling import Randomness
 
@@ -88,13 +88,7 @@ class TTT(Method):
     )
     uses_source_statistics = True
     search_space = search_over(lr=LogUniform(1e-4, 1e-1), images_per_step=Choice(1, 2, 4, 8, 16, 32))
-    published = {  # noqa: RUF012
-        "online": False,
-        "copies": 32,
-        "rotations": "random",
-        "trainable": "branch",
-        "crop": "pad",
-    }
+    published = preset_values(online=False, copies=32, rotations="random", trainable="branch", crop="pad")
 
     def __init__(
         self,
@@ -123,6 +117,8 @@ class TTT(Method):
             raise ValueError(f"trainable must be 'shared' or 'branch', got {trainable!r}.")
         if crop not in (None, "pad", "resize"):
             raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
+        if steps is None:
+            self.resolved["steps"] = 1 if online else 10
         self.online, self.images_per_step, self.copies, self.rotations = online, images_per_step, copies, rotations
         self.auxiliary = AuxiliaryHead(self.model, auxiliary, outputs=4, task="rotation")
         both = parameters_behind(self.model, self.auxiliary)
@@ -137,10 +133,7 @@ class TTT(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Learn the rotations of some images at a time and return f(x)."""
-        if self.hyperparameters["crop"] is None:
-            self.resolve(images, images.new_empty(0, 0))  # the number of classes does not matter
-        if self.hyperparameters["steps"] is None:
-            self.resolved["steps"] = 1 if self.online else 10
+        self.resolve(images)
         generator = self.randomness.on(torch.device("cpu"))
         numbers = draw(len(images), self.hyperparameters["steps"] * self.copies, generator, CROP_NUMBERS + 1)
         groups = zip(images.split(self.images_per_step), numbers.split(self.images_per_step), strict=True)
