@@ -160,7 +160,7 @@ def test_moving_to_another_dtype_takes_the_optimizer_along() -> None:
     images = batches(2)
     method(images[0])
     method.double()
-    assert method(images[1].double()).dtype == torch.float32
+    assert method(images[1].double()).dtype == torch.float64
     assert all(state["exp_avg"].dtype == torch.float64 for state in method.optimizer.get("adam", 1e-3).state.values())
 
 

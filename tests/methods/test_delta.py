@@ -83,7 +83,7 @@ def test_agrees_with_a_naive_implementation_over_batches(objective: Objective, s
     naive = NaiveDELTA(sharp_network().double(), loss=objective, lr=1e-2)
     method = DELTA(sharp_network().double(), objective=objective, lr=1e-2)
     for images in batches(5):
-        torch.testing.assert_close(method(images.double()), naive(images.double()).float(), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(method(images.double()), naive(images.double()), rtol=1e-6, atol=1e-6)
     for mine, theirs in zip(method.model.parameters(), naive.network.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-10)
     assert method.frequencies is not None

@@ -13,7 +13,7 @@ from midway.adaptation.batch_norm.replaced_statistics import observers_of
 from midway.adaptation.checks import is_logits
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, without_parallel
 from midway.adaptation.state import end_undo
-from midway.functional import free_energy
+from midway.functional import at_least_float32, free_energy
 from midway.models.outputs import logits_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class NonFiniteError(ValueError):
 
 
 def answered(method: Method, images: Tensor) -> Tensor:
-    """Let a method adapt to checked images and return its logits, float32 and detached.
+    """Let a method adapt to checked images and return its logits, detached and at least float32.
 
     If that fails, or if the logits are not finite, the state is restored exactly. Logits that are not finite raise
     NonFiniteError or, with ``on_nonfinite="source"``, are replaced by those of the source.
@@ -58,14 +58,14 @@ def _answered(method: Method, images: Tensor, before: Mapping[str, Any]) -> Tens
         if isinstance(error, RuntimeError | AssertionError) and (reason := _without_gradient(method, images, True)):
             raise ValueError(reason) from error
         raise
-    logits = logits.detach().float()
+    logits = at_least_float32(logits.detach())
     if logits.isfinite().all():
         return logits
     method.restore(before)
     for source in method.fallback:
         source.to(memory_format=method.memory_format)  # type: ignore[call-overload]  # that of the images
         with torch.no_grad():
-            answer: Tensor = logits_of(source(images)).float()
+            answer = at_least_float32(logits_of(source(images)))
         if answer.isfinite().all():
             method.count("source_answers")
             return answer

@@ -145,7 +145,7 @@ class Method(Stateful, metaclass=_Sealed):
 
     @final  # type: ignore[misc]
     def forward(self, images: Tensor) -> Tensor:
-        """Adapt to float images (N, C, H, W) in [0, 1] and return their logits (N, classes), float32, detached.
+        """Adapt to float images (N, C, H, W) in [0, 1] and return detached logits (N, classes), at least float32.
 
         Methods whose ``about.accepts_signals`` is True also take signals (N, C, L) of any range. Images of another
         type, shape, device or range raise TypeError or ValueError, and a prediction with NaN or Inf raises

@@ -19,7 +19,7 @@ from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import record_shares
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
-from midway.functional import free_energy
+from midway.functional import at_least_float32, free_energy
 
 
 def energy_alignment(energies: Tensor, share: float) -> Tensor:
@@ -142,7 +142,7 @@ class AEA(Method):
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            exact = at_least_float32(logits)
             energies = free_energy(exact)
             alignment, sure = logit_alignment(exact, self._correlations(exact), self.threshold)
             record_shares(self, confident=sure)
@@ -157,6 +157,5 @@ class AEA(Method):
         layer = self.model.get_submodule(self.head)
         assert isinstance(layer, nn.Linear)
         check_outputs(self.head, layer, logits)
-        rows = layer.weight.detach()
-        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        rows = at_least_float32(layer.weight.detach())
         return rows @ rows.T

@@ -21,6 +21,7 @@ from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 
@@ -142,7 +143,7 @@ class CoTTA(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Teach the student, let the teacher follow, restore some weights, and return the teacher's logits."""
-        logits = self.student(images).float()
+        logits = at_least_float32(self.student(images))
         self.resolve(images, logits)
         taught = self._teach(images)
         losses = symmetric_cross_entropy if self.hyperparameters["symmetric"] else soft_cross_entropy
@@ -154,20 +155,20 @@ class CoTTA(Method):
     @torch.no_grad()
     def _teach(self, images: Tensor) -> Tensor:
         """Return the teacher's logits, over augmented views if the source is unsure."""
-        confidence = self.source(images).float().softmax(dim=1).amax(dim=1).mean().item()
+        confidence = at_least_float32(self.source(images)).softmax(dim=1).amax(dim=1).mean().item()
         unsure = confidence < self.hyperparameters["threshold"]
         self.record(source_confidence=confidence)
         self.count("batches_with_views", int(unsure))
         if unsure and observers_of(self.teacher):
             self.teacher(images)  # a pass over the batch itself, from which replaced statistics learn
         if not unsure:
-            logits: Tensor = self.teacher(images).float()
-            return logits
+            return at_least_float32(self.teacher(images))
         generator = self.randomness.on(images.device)
-        views = (self.augmentation(images, generator) for _ in range(self.views))
-        mean = mean_of_finite(self.teacher(each.contiguous(memory_format=self.memory_format)).float() for each in views)
+        augmented = (self.augmentation(images, generator) for _ in range(self.views))
+        views = (each.contiguous(memory_format=self.memory_format) for each in augmented)
+        mean = mean_of_finite(at_least_float32(self.teacher(each)) for each in views)
         failed = mean.isnan()  # no view of the image has finite logits
-        return torch.where(failed, self.teacher(images).float(), mean) if failed.any() else mean
+        return torch.where(failed, at_least_float32(self.teacher(images)), mean) if failed.any() else mean
 
     @torch.no_grad()
     def _restore_weights(self, probability: float) -> None:

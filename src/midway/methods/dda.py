@@ -15,7 +15,7 @@ from midway.adaptation.parameters import first_weight
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, LogUniform, preset_values, search_over
-from midway.functional import log_mean_softmax
+from midway.functional import at_least_float32, log_mean_softmax
 from midway.models import NoisePredictor, denoiser_cards, load_denoiser
 from midway.sampling import Randomness
 from midway.sampling.diffusion import Respaced, purify
@@ -186,7 +186,7 @@ class DDA(Method):
                 f"the denoiser in the package is for images in colour or grey, got {images.shape[1]} channels: "
                 "give a denoiser for such images."
             )
-        scaled = 2 * images.to(torch.promote_types(images.dtype, torch.float32)) - 1
+        scaled = 2 * at_least_float32(images) - 1
         grey = self.embedded and images.shape[1] == 1
         scaled = scaled.expand(-1, 3, -1, -1) if grey else scaled
         # Drawn image by image on the CPU: the numbers depend neither on the batch nor on device and precision.

@@ -25,6 +25,7 @@ from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import certainty_weights, confident, record_shares, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
+from midway.functional import at_least_float32
 
 Objective = Literal["entropy", "weighted", "pseudo"]
 
@@ -141,7 +142,7 @@ class DELTA(Method):
             with moving(self.layers):
                 logits = self.model(images)
             self.resolve(images, logits)
-            self._update(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+            self._update(at_least_float32(logits))
         return logits if self.predict == "before" else self.network_logits(images)
 
     def _update(self, logits: Tensor) -> None:

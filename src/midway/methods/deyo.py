@@ -31,6 +31,7 @@ from midway.adaptation.selection import (
 )
 from midway.adaptation.space import LogUniform, Uniform, search_over
 from midway.adaptation.step_sizes import published_lr
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 
@@ -131,9 +132,10 @@ class DeYO(Method):
         """Minimise the weighted entropy of the selected images and return f(x)."""
         logits: Tensor = self.model(images)
         self.resolve(images, logits)
-        selected, difference = self._select(images, logits.detach().float())
+        selected, difference = self._select(images, at_least_float32(logits.detach()))
         if selected.any():
-            entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
+            learned = at_least_float32(logits_to_learn_from(self.model, images, logits, selected))
+            entropies = self.entropy(learned)
             weights = certainty_weights(entropies, self.weight_margin, logits.shape[1]) + difference[selected].exp()
             self.optimizer_step((weights * entropies).mean(), self.optimizer)
         return logits
@@ -146,7 +148,7 @@ class DeYO(Method):
         if trusted.any():
             shuffled = shuffle_patches(images, self.grid, self.randomness.on(images.device))
             shuffled = shuffled.contiguous(memory_format=self.memory_format)
-            again = pass_of_selected(self.model, shuffled, trusted).float().softmax(dim=1)
+            again = at_least_float32(pass_of_selected(self.model, shuffled, trusted)).softmax(dim=1)
             probability, label = logits[trusted].softmax(dim=1).max(dim=1)
             difference[trusted] = probability - again.gather(1, label.unsqueeze(1)).squeeze(1)
             selected = trusted & (difference > self.hyperparameters["threshold"])

@@ -32,6 +32,7 @@ from midway.adaptation.selection import (
     reliable,
 )
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
+from midway.functional import at_least_float32
 
 MAX_FISHER_IMAGES = 2000
 
@@ -150,9 +151,10 @@ class EATA(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.resolve(images, logits)
-            selected = self._select(logits.detach().float())
+            selected = self._select(at_least_float32(logits.detach()))
             if selected.any():
-                entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
+                learned = at_least_float32(logits_to_learn_from(self.model, images, logits, selected))
+                entropies = self.entropy(learned)
                 weights = certainty_weights(entropies, self.margin, logits.shape[1])
                 loss = (weights * entropies).mean() + self._penalty()
                 self.optimizer_step(loss, self.optimizer)
@@ -193,7 +195,7 @@ class EATA(Method):
         fisher = torch.zeros_like(self.source_weights)
         with torch.enable_grad():
             for batch in batches:
-                logits = self.model(batch.contiguous(memory_format=self.memory_format)).float()
+                logits = at_least_float32(self.model(batch.contiguous(memory_format=self.memory_format)))
                 loss = cross_entropy(logits, logits.argmax(dim=1))
                 gradients = torch.autograd.grad(loss, self.trainable, materialize_grads=True)
                 fisher += parameters_to_vector(gradients).square() / len(batches)

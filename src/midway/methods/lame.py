@@ -13,6 +13,7 @@ from midway.adaptation.base import Method
 from midway.adaptation.head import features_and_logits, resolve_head
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, preset_values, search_over
+from midway.functional import at_least_float32
 
 Affinity = Literal["knn", "rbf", "linear"]
 SMALLEST_PROBABILITY = 1e-10
@@ -86,8 +87,8 @@ class LAME(Method):
     def step(self, images: Tensor) -> Tensor:
         """Smooth f(x) over the graph of the batch."""
         features, logits = features_and_logits(self.model, self.head, images)
-        graph = affinities(features.float(), self.affinity, self.neighbours)
-        smoothed, iterations = smooth(logits.float().softmax(dim=1), graph, self.iterations)
+        graph = affinities(at_least_float32(features), self.affinity, self.neighbours)
+        smoothed, iterations = smooth(at_least_float32(logits).softmax(dim=1), graph, self.iterations)
         self.record(iterations=iterations)
         return smoothed
 

@@ -17,6 +17,7 @@ from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, LogUniform, preset_values, search_over
 from midway.adaptation.views import Crop, Fill, augmix_views, draw
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 VALUES_PER_PASS = 400_000
@@ -169,8 +170,7 @@ class MEMO(Method):
         }
         for _ in range(self.steps):
             with weights_by_image(self.model, weights, len(batch), source_share=self.source_share):
-                logits = self.model(batch)
-                logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+                logits = at_least_float32(self.model(batch))
                 loss = marginal_entropy(logits.unflatten(0, (count, -1)))
                 gradients = torch.autograd.grad(loss.sum(), list(weights.values()), materialize_grads=True)
             weights = self._sgd_step(weights, gradients, loss)

@@ -16,6 +16,7 @@ from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.reservoir_memory import ReservoirMemory
 from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 SMALLEST_PROBABILITY = 1e-6
@@ -143,7 +144,7 @@ class NOTE(Method):
         batch = torch.stack(same_size).contiguous(memory_format=self.memory_format)
         with adapting(self.layers, self.momentum):
             logits = self.model(batch)
-        self.optimizer_step(self._loss(logits.to(torch.promote_types(logits.dtype, torch.float32))), self.optimizer)
+        self.optimizer_step(self._loss(at_least_float32(logits)), self.optimizer)
         self.count("updates")
         self.record(stored_classes=len(set(self.memory.classes)))
 

@@ -15,6 +15,7 @@ from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pseudo_label_loss, record_shares
 from midway.adaptation.space import Integers, LogUniform, Uniform, preset_values, search_over
+from midway.functional import at_least_float32
 
 
 @register
@@ -95,7 +96,7 @@ class PL(Method):
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            loss, sure = pseudo_label_loss(logits.float(), self.threshold)
+            loss, sure = pseudo_label_loss(at_least_float32(logits), self.threshold)
             record_shares(self, selected=sure)
             if sure.any():
                 self.optimizer_step(loss, self.optimizer)

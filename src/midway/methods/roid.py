@@ -20,7 +20,7 @@ from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pass_of_selected, record_shares
 from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
-from midway.functional import entropy
+from midway.functional import at_least_float32, entropy
 from midway.sampling import Randomness
 
 PriorCorrection = Literal["logits", "unscaled", "probabilities"]
@@ -128,7 +128,7 @@ class ROID(Method):
         """Take a step on the weighted loss, average the weights with the source, and return the corrected f(x)."""
         logits: Tensor = self.model(images)
         self.resolve(images, logits)
-        detached = logits.detach().float()
+        detached = at_least_float32(logits.detach())
         p = finite_probabilities(detached)
         uniform = detached.new_full(detached.shape[1:], 1 / detached.shape[1])
         past = uniform if self.mean_prediction is None else self.mean_prediction.to(p)
@@ -143,12 +143,13 @@ class ROID(Method):
 
     def _loss(self, images: Tensor, logits: Tensor, weights: Tensor) -> Tensor:
         selected = weights > 0
-        kept = logits[selected].float()
+        kept = at_least_float32(logits[selected])
         losses = soft_likelihood_ratio(kept)
         if self.consistency:
             augmented = self.augmentation(images, self.randomness.on(images.device))
             augmented = augmented.contiguous(memory_format=self.memory_format)
-            losses = losses + symmetric_cross_entropy(pass_of_selected(self.model, augmented, selected).float(), kept)
+            again = at_least_float32(pass_of_selected(self.model, augmented, selected))
+            losses = losses + symmetric_cross_entropy(again, kept)
         return (weights[selected] * losses).sum() / len(images)
 
     def _average_weights(self) -> None:

@@ -18,7 +18,7 @@ from midway.adaptation.losses import soft_cross_entropy
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, LogUniform, search_over
-from midway.functional import entropy
+from midway.functional import at_least_float32, entropy
 from midway.sampling import Randomness
 
 
@@ -111,7 +111,7 @@ class RoTTA(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Predict with the teacher, then offer the images to the memory and update after every few of them."""
-        logits = self.network_logits(images).float()
+        logits = at_least_float32(self.network_logits(images))
         labels = logits.argmax(dim=1).tolist()
         uncertainties = (entropy(logits) / math.log(logits.shape[1])).tolist()
         for image, label, uncertainty in zip(images, labels, uncertainties, strict=True):
@@ -126,9 +126,9 @@ class RoTTA(Method):
         images = self.memory.images().contiguous(memory_format=self.memory_format)
         augmented = self.augmentation(images, self.randomness.on(images.device))
         with torch.no_grad(), updating_statistics(self.teacher):
-            taught = self.teacher(images).float()
+            taught = at_least_float32(self.teacher(images))
         with updating_statistics(self.student):
-            logits = self.student(augmented.contiguous(memory_format=self.memory_format)).float()
+            logits = at_least_float32(self.student(augmented.contiguous(memory_format=self.memory_format)))
         timeliness = torch.sigmoid(-logits.new_tensor(self.memory.ages()))  # e^-a / (1 + e^-a)
         self.optimizer_step((timeliness * soft_cross_entropy(logits, taught)).mean(), self.optimizer)
         average_towards(self.teacher.parameters(), self.student.parameters(), self.teacher_share)

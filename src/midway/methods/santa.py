@@ -20,6 +20,7 @@ from midway.adaptation.problem import Problem
 from midway.adaptation.prototypes import check_sources, checked_prototypes, class_means
 from midway.adaptation.registry import register
 from midway.adaptation.space import LogUniform, search_over
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 IMAGES_PER_PASS = 200
@@ -172,7 +173,6 @@ class SANTA(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the two losses and return f(x)."""
-        exact = torch.promote_types(images.dtype, torch.float32)
         changed = self.augmentation(images, self.randomness.on(images.device))
         changed = changed.contiguous(memory_format=self.memory_format)
         features, logits = features_and_logits(self.model, self.head, images, gradients=True)
@@ -180,12 +180,12 @@ class SANTA(Method):
         augmented = features_and_logits(self.model, self.head, changed, gradients=True)
         with torch.no_grad():
             anchor = self.anchor(images)
-        z = features.detach().to(exact)
+        z = at_least_float32(features.detach())
         near = nearest_prototypes(z, self.prototypes.to(z))
         near = near if self.measured else near * z.norm(dim=1).mean()  # rows of the head have length 1
         views = torch.stack([near.to(features), features, augmented[0]]).to(next(self.projector.parameters()))
-        contrast = alignment(self.projector(views).to(exact), self.temperature)
-        anchored = anchoring(logits.to(exact), augmented[1].to(exact), anchor.to(exact))
+        contrast = alignment(at_least_float32(self.projector(views)), self.temperature)
+        anchored = anchoring(*(at_least_float32(each) for each in (logits, augmented[1], anchor)))
         self.record(anchoring=anchored.item(), contrast=contrast.item())
         self.optimizer_step(self.anchor_weight * anchored + self.contrast_weight * contrast, self.optimizer)
         return logits

@@ -25,6 +25,7 @@ from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
 from midway.adaptation.space import Integers, LogUniform, Uniform, preset_values, search_over
 from midway.adaptation.step_sizes import published_lr
+from midway.functional import at_least_float32
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
 
@@ -140,7 +141,7 @@ class SAR(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.resolve(images, logits)
-            selected = reliable(logits.detach().float(), self.margin, self.entropy)
+            selected = reliable(at_least_float32(logits.detach()), self.margin, self.entropy)
             record_shares(self, reliable=selected)
             if selected.any():
                 self._update(images, logits, selected)
@@ -151,7 +152,8 @@ class SAR(Method):
 
         def perturbed_loss() -> Tensor | None:
             mixed = mixes_images(self.model)  # the other images are needed only for batch statistics
-            perturbed = (self.model(images)[selected] if mixed else self.model(images[selected])).float()
+            perturbed = self.model(images)[selected] if mixed else self.model(images[selected])
+            perturbed = at_least_float32(perturbed)
             still_reliable = reliable(perturbed.detach(), self.margin, self.entropy)
             if not still_reliable.any():
                 return None
@@ -161,7 +163,8 @@ class SAR(Method):
 
         for group in self.optimizer.param_groups:
             group["lr"] = self.hyperparameters["lr"]
-        loss = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float()).mean()
+        learned = at_least_float32(logits_to_learn_from(self.model, images, logits, selected))
+        loss = self.entropy(learned).mean()
         if sam_step(loss, perturbed_loss, self.optimizer, rho=self.rho):
             self._recover(losses[0])
         elif losses:

@@ -18,7 +18,7 @@ from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pseudo_label_loss, record_shares
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, preset_values, search_over
-from midway.functional import entropy
+from midway.functional import at_least_float32, entropy
 
 
 def information_maximization(logits: Tensor, measure: Callable[[Tensor], Tensor] = entropy) -> Tensor:
@@ -129,7 +129,7 @@ class SHOT(Method):
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            z = logits.float()
+            z = at_least_float32(logits)
             loss = information_maximization(z, self.entropy)
             pseudo_loss, sure = pseudo_label_loss(z, self.threshold)
             record_shares(self, confident=sure)

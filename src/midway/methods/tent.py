@@ -22,6 +22,7 @@ from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, search_over
+from midway.functional import at_least_float32
 
 
 @register
@@ -97,5 +98,5 @@ class Tent(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.resolve(images, logits)
-            self.optimizer_step(self.entropy(logits.float()).mean(), self.optimizer)
+            self.optimizer_step(self.entropy(at_least_float32(logits)).mean(), self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)

@@ -16,6 +16,7 @@ from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, LogUniform, preset_values, search_over
 from midway.adaptation.views import CROP_NUMBERS, Crop, crops, draw, quarter_turns
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 Trainable = Literal["shared", "branch"]
@@ -164,4 +165,4 @@ class TTT(Method):
         turned = quarter_turns(copies, turns.to(copies.device)).flatten(0, 1)
         labels = rotation_labels(turns.flatten(), square=images.shape[2] == images.shape[3]).to(images.device)
         logits = self.auxiliary(turned.contiguous(memory_format=self.memory_format))
-        return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), labels)
+        return F.cross_entropy(at_least_float32(logits), labels)
