@@ -213,7 +213,7 @@ def test_settings_are_checked_by_name_and_kind() -> None:
             midway.Tent(tiny_network(), **settings)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="betas must be at least 0 and below 1"):
         midway.Tent(tiny_network(), betas=(2, 3))
-    with pytest.raises(ValueError, match="lr must be 0 or more"):
+    with pytest.raises(ValueError, match="lr must be at least 0"):
         midway.Tent(tiny_network(), lr=-1)
     for name, setting in (("tent", "lr"), ("memo", "lr"), ("bn", "prior"), ("sar", "rho"), ("eata", "margin")):
         for value in (float("nan"), float("inf")):

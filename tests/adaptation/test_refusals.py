@@ -38,6 +38,18 @@ def test_settings(method: str, settings: dict[str, Any], message: str) -> None:
         midway.adapt(tiny_network(), method, **settings)
 
 
+def test_a_method_that_passes_its_settings_on_is_checked_too() -> None:
+    class Slow(midway.Tent):
+        def __init__(self, model: torch.nn.Module, *, factor: float = 0.1, **settings: Any) -> None:
+            super().__init__(model, **settings)
+
+    assert Slow(tiny_network(), factor=0.5, predict="after").predict == "after"
+    with pytest.raises(ValueError, match=r"predict must be 'before' or 'after', got 'never'\."):
+        Slow(tiny_network(), predict="never")
+    with pytest.raises(TypeError, match="factor must be a number, got 'a'"):
+        Slow(tiny_network(), factor="a")
+
+
 def test_settings_of_wrappers() -> None:
     tent = midway.Tent(tiny_network())
     with pytest.raises(TypeError, match=r"entropy_range must be two numbers"):

@@ -171,7 +171,7 @@ def test_published_settings() -> None:
 def test_what_it_cannot_do_it_says() -> None:
     with pytest.raises(ValueError, match="views must be at least 1, got 0"):
         midway.CoTTA(tiny_network(), views=0)
-    with pytest.raises(ValueError, match="restore must be a probability"):
+    with pytest.raises(ValueError, match="restore must be at least 0 and at most 1, or None, got 2"):
         midway.CoTTA(tiny_network(), restore=2)
-    with pytest.raises(ValueError, match="teacher_share must be a share, got -1"):
+    with pytest.raises(ValueError, match="teacher_share must be at least 0 and at most 1, got -1"):
         midway.CoTTA(tiny_network(), teacher_share=-1)

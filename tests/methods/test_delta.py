@@ -168,7 +168,7 @@ def test_no_image_that_counts_is_no_step_but_frequencies_follow() -> None:
 def test_mistakes_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"objective": "none"}, "objective must be 'entropy', 'weighted' or 'pseudo', got 'none'"),
-        ({"margin": 0.0}, "margin must be above 0 and threshold a probability, got 0.0 and 0.4"),
+        ({"margin": 0.0}, "margin must be above 0, got 0.0"),
         ({"averaging": 1.0}, "averaging must be at least 0 and below 1, got 1.0"),
         ({"class_averaging": -1.0}, "class_averaging must be at least 0 and below 1, got -1.0"),
     ]

@@ -160,7 +160,7 @@ def test_what_it_cannot_do_it_says() -> None:
         DUA(tiny_network(), momentum=2.0)
     with pytest.raises(ValueError, match="copies must be at least 1, got 0"):
         DUA(tiny_network(), copies=0)
-    with pytest.raises(ValueError, match="images must be 0 or more, or None for all, got -1"):
+    with pytest.raises(ValueError, match="images must be at least 0, or None, got -1"):
         DUA(tiny_network(), images=-1)
     with pytest.raises(ValueError, match="crop must be 'pad', 'resize' or None, got 'zoom'"):
         DUA(tiny_network(), crop="zoom")  # type: ignore[arg-type]

@@ -313,15 +313,15 @@ def test_networks_that_need_two_images(name: str) -> None:
 
 
 def test_what_it_cannot_do_it_says() -> None:
-    with pytest.raises(ValueError, match="lr must be 0 or more, or None"):
+    with pytest.raises(ValueError, match="lr must be at least 0, or None"):
         midway.MEMO(tiny_network(), lr=-1)
-    with pytest.raises(ValueError, match="views must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="views must be at least 1, or None, got 0"):
         MEMO(tiny_network(), views=0)
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         MEMO(tiny_network(), steps=0)
-    with pytest.raises(ValueError, match="prior must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="prior must be at least 0, got -1"):
         MEMO(tiny_network(), prior=-1)
-    with pytest.raises(ValueError, match="images_at_once must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="images_at_once must be at least 1, or None, got 0"):
         MEMO(tiny_network(), images_at_once=0)
     with pytest.raises(ValueError, match="no weights to adapt"):
         MEMO(nn.Flatten())

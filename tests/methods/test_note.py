@@ -288,7 +288,7 @@ def test_mistakes_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"memory": 0}, "memory must be at least 1, got 0"),
         ({"sampling": "all"}, "sampling must be 'balanced' or 'recent', got 'all'"),
-        ({"momentum": 2.0}, "momentum must be between 0 and 1, got 2.0"),
+        ({"momentum": 2.0}, "momentum must be at least 0 and at most 1, got 2.0"),
         ({"k": -1.0}, "k must be 0 or more standard errors, got -1.0"),
     ]
     for settings, message in wrong:

@@ -226,10 +226,10 @@ def test_published_settings() -> None:
     ("name", "settings", "message"),
     [
         ("roid", {"temperature": 0}, "temperature must be above 0, got 0"),
-        ("roid", {"source_share": 2}, "averaging and source_share must be shares, got 0.9 and 2"),
+        ("roid", {"source_share": 2}, "source_share must be at least 0 and at most 1, got 2"),
         ("roid", {"prior_correction": "odds"}, "prior_correction must be 'logits', 'unscaled', 'prob"),
-        ("cmf", {"noise": -1}, "noise must be 0 or more, got -1"),
-        ("cmf", {"hidden_share": 2}, "hidden_share must be a share, got 2"),
+        ("cmf", {"noise": -1}, "noise must be at least 0, got -1"),
+        ("cmf", {"hidden_share": 2}, "hidden_share must be at least 0 and at most 1, got 2"),
     ],
 )
 def test_what_it_cannot_do_it_says(name: str, settings: dict[str, Any], message: str) -> None:

@@ -168,7 +168,7 @@ def test_published_settings_follow_the_size_of_the_images() -> None:
 def test_mistakes_are_refused() -> None:
     images = batches(1)[0]
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"temperature": 0.0}, "temperature above 0, got 1.0, 1.0 and 0.0"),
+        ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
         ({"source_labels": torch.zeros(3).long()}, "source_labels without source_images"),
         (
             {"source_images": images, "source_labels": torch.zeros(3).long()},

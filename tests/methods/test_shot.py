@@ -95,7 +95,7 @@ def test_after_is_the_answer_of_the_moved_network() -> None:
 def test_mistakes_are_refused() -> None:
     with pytest.raises(ValueError, match="trainable must be 'body' or 'norm'"):
         midway.SHOT(tiny_network(), trainable="all")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="pseudo_weight must be 0 or more"):
+    with pytest.raises(ValueError, match="pseudo_weight must be at least 0"):
         midway.SHOT(tiny_network(), pseudo_weight=-1)
-    with pytest.raises(ValueError, match="threshold must be a probability"):
+    with pytest.raises(ValueError, match="threshold must be at least 0 and below 1"):
         midway.SHOT(tiny_network(), threshold=1)

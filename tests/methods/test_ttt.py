@@ -205,7 +205,7 @@ def apart(network: nn.Module) -> TTT:
         ),
         (three_logits, r"must return logits \(2, 4\) for 2 images, it returned \(2, 3\): give the name"),
         (apart, "share no weights"),
-        (lambda network: TTT(network, lr=-1), "lr must be 0 or more"),
+        (lambda network: TTT(network, lr=-1), "lr must be at least 0"),
         (lambda network: TTT(network, copies=0), "copies must be at least 1"),
         (lambda network: TTT(network, rotations="all"), "rotations must be 'each' or 'random'"),
         (lambda network: TTT(network, trainable="head"), "trainable must be 'shared' or 'branch'"),

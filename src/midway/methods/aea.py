@@ -12,9 +12,10 @@ from torch.nn.functional import cosine_similarity, softplus
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.head import body_of, check_outputs, resolve_head
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import Predict, check_protocol
+from midway.adaptation.optimization import Predict
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import record_shares
@@ -114,20 +115,12 @@ class AEA(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
         self.entropy = entropy_loss(loss)
-        if energy_weight < 0 or logit_weight < 0:
-            raise ValueError(
-                f"energy_weight and logit_weight must be 0 or more, got {energy_weight} and {logit_weight}."
-            )
-        if not 0 <= threshold < 1:
-            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
-        if not 0 < share <= 1:
-            raise ValueError(f"share must be above 0 and at most 1, got {share}.")
-        if trainable not in ("norm", "body"):
-            raise ValueError(f"trainable must be 'norm' or 'body', got {trainable!r}.")
-        if not 0 < momentum < 1:
-            raise ValueError(f"momentum must be above 0 and below 1, got {momentum}.")
+        check_range(at_least=0, energy_weight=energy_weight, logit_weight=logit_weight, lr=lr)
+        check_range(at_least=0, below=1, threshold=threshold)
+        check_range(above=0, at_most=1, share=share)
+        check_range(above=0, below=1, momentum=momentum)
         self.energy_weight, self.logit_weight = energy_weight, logit_weight
         self.threshold, self.share, self.steps, self.predict = threshold, share, steps, predict
         use_batch_statistics(self.model)

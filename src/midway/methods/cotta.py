@@ -15,8 +15,9 @@ from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.replaced_statistics import observers_of
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import soft_cross_entropy, symmetric_cross_entropy
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -112,13 +113,10 @@ class CoTTA(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        check_optimizer(optimizer, lr)
-        if views < 1:
-            raise ValueError(f"views must be at least 1, got {views}.")
-        if restore is not None and not 0 <= restore <= 1:
-            raise ValueError(f"restore must be a probability, or None (by the size of the problem), got {restore}.")
-        if not 0 <= teacher_share <= 1:
-            raise ValueError(f"teacher_share must be a share, got {teacher_share}.")
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(at_least=1, views=views)
+        check_range(at_least=0, at_most=1, or_none=True, restore=restore)
+        check_range(at_least=0, at_most=1, teacher_share=teacher_share)
         self.views, self.teacher_share = views, teacher_share
         use_batch_statistics(self.model)
         self.add_state("model", self.model)  # the teacher: its weights change without being trainable

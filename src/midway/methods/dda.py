@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.checks import check_range
 from midway.adaptation.copies import in_evaluation_mode, independent_copy
 from midway.adaptation.parameters import first_weight
 from midway.adaptation.problem import Problem
@@ -116,15 +117,9 @@ class DDA(Method):
                 'denoiser must be a noise-predicting network for the images of the source, or "cifar10" for the one in '
                 "the package, got None."
             )
-        for name, value, least in (("steps", steps, 1), ("factor", factor, 1), ("images_at_once", images_at_once, 1)):
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}.")
-        if noise_level not in ("first", "next"):
-            raise ValueError(f"noise_level must be 'first' or 'next', got {noise_level!r}.")
-        if scale is not None and scale < 0:
-            raise ValueError(f"scale must be 0 or more, got {scale}.")
-        if ensemble not in ("probabilities", "logits", "none"):
-            raise ValueError(f"ensemble must be 'probabilities', 'logits' or 'none', got {ensemble!r}.")
+        check_range(at_least=1, factor=factor)
+        check_range(at_least=1, or_none=True, steps=steps, images_at_once=images_at_once)
+        check_range(at_least=0, or_none=True, scale=scale)
         self.factor, self.ensemble, self.images_at_once = factor, ensemble, images_at_once
         given = load_denoiser(f"unet.{denoiser}") if isinstance(denoiser, str) else denoiser
         copied = independent_copy(NoisePredictor(given, schedule), torch.contiguous_format)

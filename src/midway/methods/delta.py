@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,15 +11,9 @@ from torch.nn.functional import cross_entropy
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.renormalization import moving, use_renormalization
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import (
-    LazyOptimizer,
-    OptimizerKind,
-    Predict,
-    adam_or_sgd,
-    check_optimizer,
-    check_protocol,
-)
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -113,16 +107,11 @@ class DELTA(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
         self.entropy = entropy_loss(loss)
-        check_optimizer(optimizer, lr)
-        if objective not in get_args(Objective):
-            raise ValueError(f"objective must be 'entropy', 'weighted' or 'pseudo', got {objective!r}.")
-        if margin <= 0 or not 0 <= threshold < 1:
-            raise ValueError(f"margin must be above 0 and threshold a probability, got {margin} and {threshold}.")
-        for name, value in (("averaging", averaging), ("class_averaging", class_averaging)):
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {value}.")
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(above=0, margin=margin)
+        check_range(at_least=0, below=1, threshold=threshold, averaging=averaging, class_averaging=class_averaging)
         self.objective, self.margin, self.threshold = objective, margin, threshold
         self.class_averaging, self.steps, self.predict = class_averaging, steps, predict
         self.layers = use_renormalization(self.model, averaging)

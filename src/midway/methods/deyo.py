@@ -11,8 +11,9 @@ from torch.nn.functional import interpolate
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd
 from midway.adaptation.parameters import (
     check_excluded,
     freeze_all_but,
@@ -106,12 +107,10 @@ class DeYO(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        check_optimizer(optimizer, lr)
+        check_range(at_least=0, or_none=True, lr=lr)
         self.entropy = entropy_loss(loss)
-        if margin <= 0 or weight_margin <= 0:
-            raise ValueError(f"margin and weight_margin must be above 0, got {margin} and {weight_margin}.")
-        if grid < 2:
-            raise ValueError(f"grid must be at least 2, got {grid}.")
+        check_range(above=0, margin=margin, weight_margin=weight_margin)
+        check_range(at_least=2, grid=grid)
         check_excluded(self.model, exclude)
         if exclude is None:
             self.resolved["exclude"] = exclude = last_stage(self.model)

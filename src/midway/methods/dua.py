@@ -13,6 +13,7 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.image_statistics import Moments, UnsupportedError, statistics_by_image
 from midway.adaptation.batch_norm.statistics import running_layers
+from midway.adaptation.checks import check_range
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
@@ -103,12 +104,8 @@ class DUA(Method):
                 "momentum and floor must be 0 or more, decay at most 1, and momentum * decay + floor at most 1, "
                 f"got {momentum}, {floor} and {decay}."
             )
-        if copies < 1:
-            raise ValueError(f"copies must be at least 1, got {copies}.")
-        if images is not None and images < 0:
-            raise ValueError(f"images must be 0 or more, or None for all, got {images}.")
-        if crop not in (None, "pad", "resize"):
-            raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
+        check_range(at_least=1, copies=copies)
+        check_range(at_least=0, or_none=True, images=images)
         self.momentum, self.decay, self.floor = momentum, decay, floor
         self.copies, self.images, self.rotate = copies, images, rotate
         self.randomness = self.add_state("randomness", Randomness(seed))

@@ -12,15 +12,9 @@ from torch.nn.utils import parameters_to_vector
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import split_images, use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import (
-    LazyOptimizer,
-    OptimizerKind,
-    Predict,
-    adam_or_sgd,
-    check_optimizer,
-    check_protocol,
-)
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -114,21 +108,14 @@ class EATA(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
         self.entropy = entropy_loss(loss)
-        check_optimizer(optimizer, lr)
-        if margin <= 0:
-            raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
-        if redundancy is not None and redundancy <= 0:
-            raise ValueError(
-                f"redundancy must be a cosine above 0, or None (by the number of classes), got {redundancy}."
-            )
-        if not 0 <= averaging < 1:
-            raise ValueError(f"averaging must be at least 0 and below 1, got {averaging}.")
-        if fisher_weight is not None and fisher_weight < 0:
-            raise ValueError(f"fisher_weight must be 0 or more, got {fisher_weight}.")
-        if fisher_batch_size < 1:
-            raise ValueError(f"fisher_batch_size must be at least 1, got {fisher_batch_size}.")
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(above=0, margin=margin)
+        check_range(above=0, or_none=True, redundancy=redundancy)
+        check_range(at_least=0, below=1, averaging=averaging)
+        check_range(at_least=0, or_none=True, fisher_weight=fisher_weight)
+        check_range(at_least=1, fisher_batch_size=fisher_batch_size)
         self.margin, self.averaging, self.steps, self.predict = margin, averaging, steps, predict
         use_batch_statistics(self.model)
         self.trainable = freeze_all_but(self.model, norm_affine(self.model))

@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.checks import check_range
 from midway.adaptation.head import features_and_logits, resolve_head
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, Integers, preset_values, search_over
@@ -75,12 +76,7 @@ class LAME(Method):
         head: str | None = None,
     ) -> None:
         super().__init__(model)
-        if affinity not in ("knn", "rbf", "linear"):
-            raise ValueError(f"affinity must be 'knn', 'rbf' or 'linear', got {affinity!r}.")
-        if neighbours < 1:
-            raise ValueError(f"neighbours must be at least 1, got {neighbours}.")
-        if iterations < 1:
-            raise ValueError(f"iterations must be at least 1, got {iterations}.")
+        check_range(at_least=1, neighbours=neighbours, iterations=iterations)
         self.affinity, self.neighbours, self.iterations = affinity, neighbours, iterations
         self.head, _ = resolve_head(self, head)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.image_statistics import UnsupportedError
+from midway.adaptation.checks import check_range
 from midway.adaptation.image_weights import weights_by_image
 from midway.adaptation.parameters import refuse_half_precision
 from midway.adaptation.problem import Problem
@@ -107,20 +108,10 @@ class MEMO(Method):
                 "the model has no weights to adapt: use a method that adapts something else, such as lame."
             )
         refuse_half_precision(dict(self.model.named_parameters()))
-        if views is not None and views < 1:
-            raise ValueError(f"views must be at least 1, got {views}.")
-        if lr is not None and lr < 0:
-            raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}.")
-        if crop not in (None, "pad", "resize"):
-            raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
-        if prior < 0:
-            raise ValueError(f"prior must be 0 or more, got {prior}.")
-        if fill not in ("grey", "red"):
-            raise ValueError(f"fill must be 'grey' or 'red', got {fill!r}.")
-        if images_at_once is not None and images_at_once < 1:
-            raise ValueError(f"images_at_once must be at least 1, got {images_at_once}.")
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=1, or_none=True, views=views, images_at_once=images_at_once)
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(at_least=0, prior=prior)
         self.steps, self.fill = steps, fill
         self.source_share = prior / (prior + 1)
         self.images_at_once = images_at_once

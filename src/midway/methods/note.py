@@ -11,6 +11,7 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.instance_aware import STANDARD_ERRORS, adapting, use_instance_aware_statistics
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
@@ -99,12 +100,9 @@ class NOTE(Method):
     ) -> None:
         super().__init__(model)
         self.entropy = entropy_loss(loss)
-        if memory < 1:
-            raise ValueError(f"memory must be at least 1, got {memory}.")
-        if sampling not in ("balanced", "recent"):
-            raise ValueError(f"sampling must be 'balanced' or 'recent', got {sampling!r}.")
-        if not 0 <= momentum <= 1:
-            raise ValueError(f"momentum must be between 0 and 1, got {momentum}.")
+        check_range(at_least=1, memory=memory)
+        check_range(at_least=0, at_most=1, momentum=momentum)
+        check_range(at_least=0, lr=lr, weight_decay=weight_decay)
         self.momentum, self.period = momentum, memory
         self.layers = use_instance_aware_statistics(self.model, k)
         self.batch_statistics = batch_statistics

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.optimization import Predict, check_protocol
+from midway.adaptation.checks import check_range
+from midway.adaptation.optimization import Predict
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pseudo_label_loss, record_shares
@@ -79,11 +80,9 @@ class PL(Method):
         predict: Predict = "before",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
-        if not 0 <= threshold < 1:
-            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
-        if trainable not in ("norm", "all"):
-            raise ValueError(f"trainable must be 'norm' or 'all', got {trainable!r}.")
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=0, below=1, threshold=threshold)
+        check_range(at_least=0, lr=lr)
         self.threshold, self.steps, self.predict = threshold, steps, predict
         if batch_statistics:
             use_batch_statistics(self.model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,9 @@ from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import soft_likelihood_ratio, symmetric_cross_entropy
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -100,14 +101,10 @@ class ROID(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        check_optimizer(optimizer, lr)
-        if temperature <= 0:
-            raise ValueError(f"temperature must be above 0, got {temperature}.")
-        if not (0 <= averaging < 1 and 0 <= source_share <= 1):
-            raise ValueError(f"averaging and source_share must be shares, got {averaging} and {source_share}.")
-        if prior_correction not in (*get_args(PriorCorrection), None):
-            choices = ", ".join(map(repr, get_args(PriorCorrection)))
-            raise ValueError(f"prior_correction must be {choices} or None, got {prior_correction!r}.")
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(above=0, temperature=temperature)
+        check_range(at_least=0, below=1, averaging=averaging)
+        check_range(at_least=0, at_most=1, source_share=source_share)
         self.temperature, self.averaging, self.source_share = temperature, averaging, source_share
         self.consistency, self.prior_correction = consistency, prior_correction
         use_batch_statistics(self.model)

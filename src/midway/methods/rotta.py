@@ -14,6 +14,7 @@ from midway.adaptation.averaging import average_towards
 from midway.adaptation.balanced_memory import BalancedMemory
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.robust import updating_statistics, use_robust_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import soft_cross_entropy
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
@@ -85,14 +86,9 @@ class RoTTA(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        if memory < 1 or interval < 1:
-            raise ValueError(f"memory and interval must be at least 1, got {memory} and {interval}.")
-        if not (0 <= teacher_share <= 1 and 0 <= statistics_share <= 1):
-            raise ValueError(
-                f"teacher_share and statistics_share must be shares, got {teacher_share} and {statistics_share}."
-            )
-        if lr < 0:
-            raise ValueError(f"lr must be 0 or more, got {lr}.")
+        check_range(at_least=1, memory=memory, interval=interval)
+        check_range(at_least=0, at_most=1, teacher_share=teacher_share, statistics_share=statistics_share)
+        check_range(at_least=0, lr=lr)
         self.interval, self.teacher_share = interval, teacher_share
         use_robust_statistics(self.model, statistics_share)
         self.add_state("model", self.model)  # the teacher: its weights change without being trainable

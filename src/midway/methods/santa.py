@@ -13,8 +13,9 @@ from midway.adaptation.about import About
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import split_images, use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.head import features_and_logits, resolve_head
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.prototypes import check_sources, checked_prototypes, class_means
@@ -134,12 +135,9 @@ class SANTA(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        check_optimizer(optimizer, lr)
-        if anchor_weight < 0 or contrast_weight < 0 or temperature <= 0:
-            raise ValueError(
-                "anchor_weight and contrast_weight must be 0 or more and temperature above 0, got "
-                f"{anchor_weight}, {contrast_weight} and {temperature}."
-            )
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(at_least=0, anchor_weight=anchor_weight, contrast_weight=contrast_weight)
+        check_range(above=0, temperature=temperature)
         check_sources(source_images, source_labels, prototypes)
         self.anchor_weight, self.contrast_weight, self.temperature = anchor_weight, contrast_weight, temperature
         use_batch_statistics(self.model)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import Predict, check_protocol, sam_step
+from midway.adaptation.optimization import Predict, sam_step
 from midway.adaptation.parameters import (
     check_excluded,
     freeze_all_but,
@@ -105,17 +106,13 @@ class SAR(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
         self.entropy = entropy_loss(loss)
-        if margin <= 0:
-            raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
-        if rho < 0:
-            raise ValueError(f"rho must be 0 or more, got {rho}.")
-        if lr is not None and lr < 0:
-            raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
+        check_range(above=0, margin=margin)
+        check_range(at_least=0, rho=rho)
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(at_least=0, below=1, momentum=momentum)
         check_excluded(self.model, exclude)
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}.")
         if exclude is None:
             self.resolved["exclude"] = exclude = last_stage(self.model)
         self.margin, self.rho, self.steps, self.predict = margin, rho, steps, predict

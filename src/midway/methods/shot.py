@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.head import body_of, resolve_head
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import Predict, check_protocol
+from midway.adaptation.optimization import Predict
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pseudo_label_loss, record_shares
@@ -107,14 +108,10 @@ class SHOT(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
         self.entropy = entropy_loss(loss)
-        if trainable not in ("body", "norm"):
-            raise ValueError(f"trainable must be 'body' or 'norm', got {trainable!r}.")
-        if pseudo_weight < 0:
-            raise ValueError(f"pseudo_weight must be 0 or more, got {pseudo_weight}.")
-        if not 0 <= threshold < 1:
-            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
+        check_range(at_least=0, pseudo_weight=pseudo_weight, lr=lr)
+        check_range(at_least=0, below=1, threshold=threshold)
         self.pseudo_weight, self.threshold, self.steps, self.predict = pseudo_weight, threshold, steps, predict
         use_batch_statistics(self.model)
         if trainable == "norm":

@@ -9,15 +9,9 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import (
-    LazyOptimizer,
-    OptimizerKind,
-    Predict,
-    adam_or_sgd,
-    check_optimizer,
-    check_protocol,
-)
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -78,9 +72,9 @@ class Tent(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
         self.entropy = entropy_loss(loss)
-        check_optimizer(optimizer, lr)
+        check_range(at_least=0, or_none=True, lr=lr)
         self.steps = steps
         self.predict = predict
         use_batch_statistics(self.model)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.auxiliary import AuxiliaryHead, parameters_behind
 from midway.adaptation.base import Method
+from midway.adaptation.checks import check_range
 from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
@@ -107,17 +108,9 @@ class TTT(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        if lr < 0:
-            raise ValueError(f"lr must be 0 or more, got {lr}.")
-        for name, value in (("steps", steps), ("images_per_step", images_per_step), ("copies", copies)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
-        if rotations not in ("each", "random"):
-            raise ValueError(f"rotations must be 'each' or 'random', got {rotations!r}.")
-        if trainable not in ("shared", "branch"):
-            raise ValueError(f"trainable must be 'shared' or 'branch', got {trainable!r}.")
-        if crop not in (None, "pad", "resize"):
-            raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
+        check_range(at_least=0, lr=lr)
+        check_range(at_least=1, images_per_step=images_per_step, copies=copies)
+        check_range(at_least=1, or_none=True, steps=steps)
         if steps is None:
             self.resolved["steps"] = 1 if online else 10
         self.online, self.images_per_step, self.copies, self.rotations = online, images_per_step, copies, rotations
