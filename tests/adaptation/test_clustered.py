@@ -244,7 +244,7 @@ def test_the_models_of_mita_share_their_kinds_and_have_memories_of_their_own() -
 def test_models_without_batch_statistics_are_refused_with_a_reason() -> None:
     with pytest.raises(ValueError, match="no BatchNorm layer, so its images share no statistics"):
         midway.clustered(nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4)))
-    with pytest.raises(ValueError, match="prior must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="prior must be 0 or a number of images, got -1"):
         midway.clustered(tiny_network(), prior=-1)
 
 

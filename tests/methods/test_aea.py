@@ -63,7 +63,7 @@ def test_agrees_with_a_naive_implementation_over_batches(sharp_network: Network)
     naive = NaiveAEA(sharp_network().double(), lr=1e-2, threshold=0.9)
     method = AEA(sharp_network().double(), lr=1e-2, threshold=0.9)
     for images in batches(6):
-        torch.testing.assert_close(method(images.double()), naive(images.double()).float(), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(method(images.double()), naive(images.double()), rtol=1e-6, atol=1e-6)
     for mine, theirs in zip(method.model.parameters(), naive.network.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-10)
     assert method.diagnostics["confident"] == naive.sure

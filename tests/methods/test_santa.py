@@ -68,7 +68,7 @@ def test_agrees_with_a_naive_implementation_over_batches(labelled: bool, sharp_n
     torch.testing.assert_close(method.prototypes, torch.stack(prototypes), rtol=1e-9, atol=1e-12)
     naive = NaiveSANTA(network, method.projector, prototypes, lr=1e-2)
     for images in batches(4, size=6):
-        torch.testing.assert_close(method(images.double()), naive(images.double()).float(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(method(images.double()), naive(images.double()), rtol=1e-5, atol=1e-5)
     for mine, theirs in zip(method.model.parameters(), naive.network.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-7)
 
