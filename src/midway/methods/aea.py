@@ -24,7 +24,14 @@ from midway.functional import at_least_float32, free_energy
 
 
 def energy_alignment(energies: Tensor, share: float) -> Tensor:
-    """Return the mean of softplus(E(x) - E_low), E_low being the mean energy of the share with the lowest energies."""
+    """Return the mean of softplus(E(x) - E_low), E_low being the mean energy of the share with the lowest energies.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.aea import energy_alignment
+        >>> energy_alignment(torch.tensor([-3.0, -1.0]), share=0.5)  # the mean of softplus(0) and softplus(2)
+        tensor(1.4100)
+    """
     lowest = energies.detach().sort().values[: math.ceil(share * len(energies))]
     return softplus(energies - lowest.mean()).mean()
 
@@ -34,6 +41,13 @@ def logit_alignment(logits: Tensor, correlations: Tensor, threshold: float) -> t
 
     The rows are those of W W^T, the correlations of the classes in the head. Without confident images, the result is 0:
     a mean over no images would be NaN, and a step on it would destroy the weights.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.aea import logit_alignment
+        >>> logits = torch.tensor([[9.0, 0.0], [0.0, 0.0]])
+        >>> logit_alignment(logits, torch.ones(2, 2), threshold=0.99)  # about exp(0.01) (1 - cos 45 degrees)
+        (tensor(0.2958), tensor([ True, False]))
     """
     confidence, labels = logits.softmax(dim=1).max(dim=1)
     sure = confidence.detach() >= threshold
@@ -116,11 +130,11 @@ class AEA(Method):
     ) -> None:
         super().__init__(model)
         check_range(at_least=1, steps=steps)
-        self.entropy = entropy_loss(loss)
         check_range(at_least=0, energy_weight=energy_weight, logit_weight=logit_weight, lr=lr)
         check_range(at_least=0, below=1, threshold=threshold)
         check_range(above=0, at_most=1, share=share)
         check_range(above=0, below=1, momentum=momentum)
+        self.entropy = entropy_loss(loss)
         self.energy_weight, self.logit_weight = energy_weight, logit_weight
         self.threshold, self.share, self.steps, self.predict = threshold, share, steps, predict
         use_batch_statistics(self.model)

@@ -108,10 +108,10 @@ class DELTA(Method):
     ) -> None:
         super().__init__(model)
         check_range(at_least=1, steps=steps)
-        self.entropy = entropy_loss(loss)
         check_range(at_least=0, or_none=True, lr=lr)
         check_range(above=0, margin=margin)
         check_range(at_least=0, below=1, threshold=threshold, averaging=averaging, class_averaging=class_averaging)
+        self.entropy = entropy_loss(loss)
         self.objective, self.margin, self.threshold = objective, margin, threshold
         self.class_averaging, self.steps, self.predict = class_averaging, steps, predict
         self.layers = use_renormalization(self.model, averaging)

@@ -108,12 +108,12 @@ class DeYO(Method):
     ) -> None:
         super().__init__(model)
         check_range(at_least=0, or_none=True, lr=lr)
-        self.entropy = entropy_loss(loss)
         check_range(above=0, margin=margin, weight_margin=weight_margin)
         check_range(at_least=2, grid=grid)
         check_excluded(self.model, exclude)
         if exclude is None:
             self.resolved["exclude"] = exclude = last_stage(self.model)
+        self.entropy = entropy_loss(loss)
         self.margin, self.weight_margin, self.grid = margin, weight_margin, grid
         use_batch_statistics(self.model)
         trainable = freeze_all_but(self.model, outside(norm_affine(self.model), exclude))
@@ -131,11 +131,11 @@ class DeYO(Method):
         """Minimise the weighted entropy of the selected images and return f(x)."""
         logits: Tensor = self.model(images)
         self.resolve(images, logits)
-        selected, difference = self._select(images, at_least_float32(logits.detach()))
+        selected, plpd = self._select(images, at_least_float32(logits.detach()))
         if selected.any():
             learned = at_least_float32(logits_to_learn_from(self.model, images, logits, selected))
             entropies = self.entropy(learned)
-            weights = certainty_weights(entropies, self.weight_margin, logits.shape[1]) + difference[selected].exp()
+            weights = certainty_weights(entropies, self.weight_margin, logits.shape[1]) + plpd[selected].exp()
             self.optimizer_step((weights * entropies).mean(), self.optimizer)
         return logits
 
@@ -143,16 +143,16 @@ class DeYO(Method):
     def _select(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return which images are used, and the PLPD of those that are reliable."""
         selected = trusted = reliable(logits, self.margin, self.entropy)
-        difference = logits.new_zeros(len(logits))
+        plpd = logits.new_zeros(len(logits))
         if trusted.any():
             shuffled = shuffle_patches(images, self.grid, self.randomness.on(images.device))
             shuffled = shuffled.contiguous(memory_format=self.memory_format)
             again = at_least_float32(pass_of_selected(self.model, shuffled, trusted)).softmax(dim=1)
             probability, label = logits[trusted].softmax(dim=1).max(dim=1)
-            difference[trusted] = probability - again.gather(1, label.unsqueeze(1)).squeeze(1)
-            selected = trusted & (difference > self.hyperparameters["threshold"])
+            plpd[trusted] = probability - again.gather(1, label.unsqueeze(1)).squeeze(1)
+            selected = trusted & (plpd > self.hyperparameters["threshold"])
         record_shares(self, reliable=trusted, selected=selected)
-        return selected, difference
+        return selected, plpd
 
 
 def shuffle_patches(images: Tensor, grid: int, generator: torch.Generator) -> Tensor:

@@ -109,13 +109,13 @@ class EATA(Method):
     ) -> None:
         super().__init__(model)
         check_range(at_least=1, steps=steps)
-        self.entropy = entropy_loss(loss)
         check_range(at_least=0, or_none=True, lr=lr)
         check_range(above=0, margin=margin)
         check_range(above=0, or_none=True, redundancy=redundancy)
         check_range(at_least=0, below=1, averaging=averaging)
         check_range(at_least=0, or_none=True, fisher_weight=fisher_weight)
         check_range(at_least=1, fisher_batch_size=fisher_batch_size)
+        self.entropy = entropy_loss(loss)
         self.margin, self.averaging, self.steps, self.predict = margin, averaging, steps, predict
         use_batch_statistics(self.model)
         self.trainable = freeze_all_but(self.model, norm_affine(self.model))

@@ -26,7 +26,14 @@ VALUES_PER_PASS = 400_000
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the mean prediction over views, in nats, from logits (..., views, classes)."""
+    """Return the entropy of the mean prediction over views, in nats, from logits (..., views, classes).
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.memo import marginal_entropy
+        >>> marginal_entropy(99 * torch.eye(4)).exp()  # four certain views of four classes
+        tensor(4.)
+    """
     log_mean = logits.log_softmax(dim=-1).logsumexp(dim=-2) - math.log(logits.shape[-2])
     return -(log_mean.exp() * log_mean).sum(dim=-1)
 

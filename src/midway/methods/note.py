@@ -24,7 +24,14 @@ SMALLEST_PROBABILITY = 1e-6
 
 
 def mean_entropy(logits: Tensor) -> Tensor:
-    """Return the mean of -p log(p + 1e-6) over images and classes, so the entropy is divided by C, as published."""
+    """Return the mean of -p log(p + 1e-6) over images and classes, so the entropy is divided by C, as published.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.note import mean_entropy
+        >>> mean_entropy(torch.zeros(1, 4))  # ln 4 / 4
+        tensor(0.3466)
+    """
     probabilities = logits.softmax(dim=1)
     return -(probabilities * (probabilities + SMALLEST_PROBABILITY).log()).mean()
 
@@ -99,10 +106,10 @@ class NOTE(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        self.entropy = entropy_loss(loss)
         check_range(at_least=1, memory=memory)
         check_range(at_least=0, at_most=1, momentum=momentum)
         check_range(at_least=0, lr=lr, weight_decay=weight_decay)
+        self.entropy = entropy_loss(loss)
         self.momentum, self.period = momentum, memory
         self.layers = use_instance_aware_statistics(self.model, k)
         self.batch_statistics = batch_statistics

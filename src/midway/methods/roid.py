@@ -188,7 +188,14 @@ def diversity_weights(logits: Tensor, mean_prediction: Tensor, temperature: floa
 
 
 def min_max(values: Tensor) -> Tensor:
-    """Scale values to [0, 1]; equal values become 0, where the formula is 0 / 0."""
+    """Scale values to [0, 1]; equal values become 0, where the formula is 0 / 0.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.roid import min_max
+        >>> min_max(torch.tensor([1.0, 3.0, 2.0]))
+        tensor([0.0000, 1.0000, 0.5000])
+    """
     low, high = values.aminmax()
     return (values - low) / (high - low) if high > low else torch.zeros_like(values)
 

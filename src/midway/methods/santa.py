@@ -29,7 +29,14 @@ PROJECTED = 128
 
 
 def anchoring(logits: Tensor, augmented: Tensor, anchor: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the predictions of x and of a(x), half each, with log p of the anchor on x."""
+    """Return the mean cross-entropy of the predictions of x and of a(x), half each, with log p of the anchor on x.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.santa import anchoring
+        >>> anchoring(*torch.zeros(3, 1, 4)).exp()
+        tensor(4.)
+    """
     predicted = (logits.softmax(dim=1) + augmented.softmax(dim=1)) / 2
     return -(predicted * anchor.detach().log_softmax(dim=1)).sum(dim=1).mean()
 
@@ -39,6 +46,13 @@ def alignment(views: Tensor, temperature: float) -> Tensor:
 
     For each view, this is the mean of -log softmax(cosines / temperature) over the other views of its image, where the
     softmax is over all views but itself.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.santa import alignment
+        >>> views = torch.eye(2).expand(2, 2, 2)  # two equal views of each of two orthogonal images
+        >>> alignment(views, temperature=1.0)  # ln (e + 2) - 1
+        tensor(0.5514)
     """
     count, images = views.shape[:2]
     units = normalize(views.flatten(0, 1), dim=1)

@@ -107,7 +107,6 @@ class SAR(Method):
     ) -> None:
         super().__init__(model)
         check_range(at_least=1, steps=steps)
-        self.entropy = entropy_loss(loss)
         check_range(above=0, margin=margin)
         check_range(at_least=0, rho=rho)
         check_range(at_least=0, or_none=True, lr=lr)
@@ -115,6 +114,7 @@ class SAR(Method):
         check_excluded(self.model, exclude)
         if exclude is None:
             self.resolved["exclude"] = exclude = last_stage(self.model)
+        self.entropy = entropy_loss(loss)
         self.margin, self.rho, self.steps, self.predict = margin, rho, steps, predict
         use_batch_statistics(self.model)
         trainable = freeze_all_but(self.model, outside(norm_affine(self.model), exclude))

@@ -109,9 +109,9 @@ class SHOT(Method):
     ) -> None:
         super().__init__(model)
         check_range(at_least=1, steps=steps)
-        self.entropy = entropy_loss(loss)
         check_range(at_least=0, pseudo_weight=pseudo_weight, lr=lr)
         check_range(at_least=0, below=1, threshold=threshold)
+        self.entropy = entropy_loss(loss)
         self.pseudo_weight, self.threshold, self.steps, self.predict = pseudo_weight, threshold, steps, predict
         use_batch_statistics(self.model)
         if trainable == "norm":

@@ -73,10 +73,9 @@ class Tent(Method):
     ) -> None:
         super().__init__(model)
         check_range(at_least=1, steps=steps)
-        self.entropy = entropy_loss(loss)
         check_range(at_least=0, or_none=True, lr=lr)
-        self.steps = steps
-        self.predict = predict
+        self.entropy = entropy_loss(loss)
+        self.steps, self.predict = steps, predict
         use_batch_statistics(self.model)
         trainable = freeze_all_but(self.model, norm_affine(self.model))
         self.optimizer = self.add_state("optimizer", LazyOptimizer(trainable, betas))
