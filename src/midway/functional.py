@@ -9,6 +9,17 @@ import torch
 from torch import Tensor
 
 
+def at_least_float32(values: Tensor) -> Tensor:
+    """Return values of 16 bits in float32, and others as they are: losses need more digits than 16 bits have.
+
+    Example:
+        >>> import midway, torch
+        >>> [midway.functional.at_least_float32(torch.zeros(1, dtype=t)).dtype for t in (torch.bfloat16, torch.float64)]
+        [torch.float32, torch.float64]
+    """
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
 def entropy(logits: Tensor) -> Tensor:
     """Return the Shannon entropy of the predicted distributions, in nats: logits (N, C) -> (N,), between 0 and ln C.
 
@@ -59,5 +70,5 @@ def log_mean_softmax(logits: Iterable[Tensor]) -> Tensor:
         >>> midway.functional.log_mean_softmax([even, certain]).exp()
         tensor([[0.7500, 0.2500]])
     """
-    each = torch.stack([answer.detach().float().log_softmax(dim=1) for answer in logits])
+    each = torch.stack([at_least_float32(answer.detach()).log_softmax(dim=1) for answer in logits])
     return each.logsumexp(dim=0) - math.log(len(each))

@@ -160,7 +160,7 @@ def test_moving_to_another_dtype_takes_the_optimizer_along() -> None:
     images = batches(2)
     method(images[0])
     method.double()
-    assert method(images[1].double()).dtype == torch.float32
+    assert method(images[1].double()).dtype == torch.float64
     assert all(state["exp_avg"].dtype == torch.float64 for state in method.optimizer.get("adam", 1e-3).state.values())
 
 
@@ -213,7 +213,7 @@ def test_settings_are_checked_by_name_and_kind() -> None:
             midway.Tent(tiny_network(), **settings)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="betas must be at least 0 and below 1"):
         midway.Tent(tiny_network(), betas=(2, 3))
-    with pytest.raises(ValueError, match="lr must be 0 or more"):
+    with pytest.raises(ValueError, match="lr must be at least 0"):
         midway.Tent(tiny_network(), lr=-1)
     for name, setting in (("tent", "lr"), ("memo", "lr"), ("bn", "prior"), ("sar", "rho"), ("eata", "margin")):
         for value in (float("nan"), float("inf")):

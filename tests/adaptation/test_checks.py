@@ -42,6 +42,18 @@ def test_settings_of_the_wrong_type_are_refused(method: str, settings: dict[str,
         midway.adapt(tiny_network(), method, **settings)
 
 
+def test_a_method_that_passes_its_settings_on_is_checked_too() -> None:
+    class Slow(midway.Tent):
+        def __init__(self, model: nn.Module, *, factor: float = 0.1, **settings: Any) -> None:
+            super().__init__(model, **settings)
+
+    assert Slow(tiny_network(), factor=0.5, predict="after").predict == "after"
+    with pytest.raises(ValueError, match=r"predict must be 'before' or 'after', got 'never'\."):
+        Slow(tiny_network(), predict="never")
+    with pytest.raises(TypeError, match="factor must be a number, got 'a'"):
+        Slow(tiny_network(), factor="a")
+
+
 def test_names_of_other_libraries() -> None:
     with pytest.raises(TypeError, match="unknown hyper-parameter of tent 'learning_rate': did you mean 'lr'"):
         midway.adapt(tiny_network(), "tent", learning_rate=1e-3)

@@ -143,6 +143,21 @@ def test_features_and_logits_take_one_pass_and_fit_together() -> None:
     torch.testing.assert_close(model(images), logits)
 
 
+@pytest.mark.parametrize("name", ["aea", "lame", "santa", "t3a"])
+def test_methods_record_the_head_that_they_detect(name: str) -> None:
+    assert "head='8'" in repr(midway.adapt(tiny_network(), name))
+    assert midway.adapt(tiny_network(), name, head="8").hyperparameters["head"] == "8"
+    method = midway.adapt(tiny_network(), name)
+    method.reset()
+    assert method.hyperparameters["head"] == "8"
+
+
+@pytest.mark.parametrize("name", ["aea", "shot"])
+def test_a_network_that_is_its_head_has_no_body(name: str) -> None:
+    with pytest.raises(ValueError, match="no weights besides its head"):
+        midway.adapt(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), name, trainable="body", head="1")
+
+
 def test_no_hook_stays_behind_when_the_network_fails() -> None:
     model = tiny_network()
     with pytest.raises(RuntimeError):

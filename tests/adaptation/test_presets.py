@@ -42,7 +42,7 @@ PUBLISHED = {  # where the defaults are Midway's own, as docs/methods.md says
     "note": {"weight_decay": 5e-4},
     "roid": {"prior_correction": "unscaled"},
     "cmf": {"prior_correction": "unscaled"},
-    "ttt": {"online": False, "copies": 32, "rotations": "random", "trainable": "branch", "crop": "pad"},
+    "ttt": {"online": False, "copies": 32, "rotations": "random", "trainable": "branch", "crop": "pad", "steps": 10},
 }
 
 

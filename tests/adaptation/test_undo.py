@@ -181,9 +181,9 @@ def test_a_batch_that_fails_does_not_slow_down_the_next_ones(error: Exception) -
     method.model.largest = 0  # nothing works
     with pytest.raises(RuntimeError):
         method(second)
-    assert method._supports_many_images
+    assert method.supports_many_images
     method.model.largest = 1000
     assert method(second).equal(undisturbed(second))
     method.model.largest = 4  # the views of one image fit into memory, those of three do not
     method(second)
-    assert method._supports_many_images == isinstance(error, torch.OutOfMemoryError)
+    assert method.supports_many_images == isinstance(error, torch.OutOfMemoryError)

@@ -74,7 +74,7 @@ def test_a_prior_needs_statistics_to_mix_in() -> None:
 
 
 def test_negative_prior_is_refused() -> None:
-    with pytest.raises(ValueError, match="prior must be 0 or a number of images, got -1"):
+    with pytest.raises(ValueError, match="prior must be at least 0, got -1"):
         midway.BN(tiny_network(), prior=-1)
 
 

@@ -149,14 +149,14 @@ def test_views_that_overflow_are_left_out() -> None:
             return logits * (float("nan") if self.calls % 2 else 1.0)
 
     (images,) = batches(1)
-    method: Any = midway.CoTTA(tiny_network("group"), threshold=1.0, views=4)
+    method: Any = midway.CoTTA(tiny_network("group"), threshold=1.0, views=4, lr=0.0, restore=0.0)
     method.augmentation = Recorded(method.augmentation)
     method.model = Fragile()
-    logits = method._mean_over_views(images)
+    logits = method.step(images)
     used = [tiny_network("group")(view) for view in method.augmentation.views[1::2]]
     torch.testing.assert_close(logits, sum(used) / 2)
     method.views, method.model.calls = 1, 0
-    torch.testing.assert_close(method._mean_over_views(images), tiny_network("group")(images))
+    torch.testing.assert_close(method.step(images), tiny_network("group")(images))
 
 
 def test_published_settings() -> None:
@@ -171,7 +171,7 @@ def test_published_settings() -> None:
 def test_what_it_cannot_do_it_says() -> None:
     with pytest.raises(ValueError, match="views must be at least 1, got 0"):
         midway.CoTTA(tiny_network(), views=0)
-    with pytest.raises(ValueError, match="restore must be a probability"):
+    with pytest.raises(ValueError, match="restore must be at least 0 and at most 1, or None, got 2"):
         midway.CoTTA(tiny_network(), restore=2)
-    with pytest.raises(ValueError, match="teacher_share must be a share, got -1"):
+    with pytest.raises(ValueError, match="teacher_share must be at least 0 and at most 1, got -1"):
         midway.CoTTA(tiny_network(), teacher_share=-1)

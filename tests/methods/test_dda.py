@@ -177,7 +177,7 @@ def test_the_published_start_has_the_noise_of_the_next_level() -> None:
         ({"steps": 0}, "steps must be at least 1"),
         ({"respacing": 10, "steps": 11}, "steps must be at most respacing, 10, got 11"),
         ({"respacing": 1}, "respacing must be from 2"),
-        ({"scale": -1.0}, "scale must be 0 or more"),
+        ({"scale": -1.0}, "scale must be at least 0"),
         ({"noise_level": "last"}, "noise_level must be 'first' or 'next', got 'last'"),
         ({"factor": 0}, "factor must be at least 1"),
         ({"images_at_once": 0}, "images_at_once must be at least 1"),

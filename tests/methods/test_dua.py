@@ -132,8 +132,8 @@ def test_homemade_batch_norms_adapt_one_image_at_a_time() -> None:
     ours, theirs = DUA(plain, copies=8), DUA(homemade, copies=8)
     for images in batches(2):
         torch.testing.assert_close(theirs(images), ours(images), rtol=1e-4, atol=1e-4)
-    assert ours._supports_many_images
-    assert not theirs._supports_many_images
+    assert ours.supports_many_images
+    assert not theirs.supports_many_images
 
 
 def test_only_statistics_move_and_only_for_the_first_images() -> None:
@@ -166,7 +166,7 @@ def test_what_it_cannot_do_it_says() -> None:
         DUA(tiny_network(), momentum=2.0)
     with pytest.raises(ValueError, match="copies must be at least 1, got 0"):
         DUA(tiny_network(), copies=0)
-    with pytest.raises(ValueError, match="images must be 0 or more, or None for all, got -1"):
+    with pytest.raises(ValueError, match="images must be at least 0, or None, got -1"):
         DUA(tiny_network(), images=-1)
     with pytest.raises(ValueError, match="crop must be 'pad', 'resize' or None, got 'zoom'"):
         DUA(tiny_network(), crop="zoom")  # type: ignore[arg-type]

@@ -283,13 +283,13 @@ def test_mistakes_are_refused() -> None:
     with pytest.raises(TypeError, match=r"fisher_images: images must be a torch\.Tensor .*, got list"):
         midway.EATA(tiny_network(), fisher_images=[images])  # type: ignore[arg-type]
     for wrong, words in (
-        ({"margin": 0}, "margin must be a share of ln C"),
-        ({"redundancy": 0}, "redundancy must be a cosine"),
+        ({"margin": 0}, "margin must be above 0"),
+        ({"redundancy": 0}, "redundancy must be above 0, or None, got 0"),
         ({"averaging": 1}, "averaging must be"),
-        ({"fisher_weight": -1}, "fisher_weight must be 0 or more"),
+        ({"fisher_weight": -1}, "fisher_weight must be at least 0"),
         ({"fisher_batch_size": 0}, "fisher_batch_size must be at least 1"),
         ({"optimizer": "adamw"}, "optimizer must be 'adam', 'sgd' or None"),
-        ({"lr": -1}, "lr must be 0 or more"),
+        ({"lr": -1}, "lr must be at least 0"),
     ):
         with pytest.raises(ValueError, match=words):
             midway.EATA(tiny_network(), **wrong)  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ def test_agrees_with_a_naive_implementation(norm: Norm, settings: dict[str, int]
     expected = naive_memo(tiny_network(norm), images, **({"views": 6, "lr": LR, "prior": 16} | settings))  # type: ignore[arg-type]
     method = MEMO(tiny_network(norm), views=6, lr=LR, images_at_once=at_once, **settings)  # type: ignore[arg-type]
     torch.testing.assert_close(method(images), expected, rtol=1e-3, atol=1e-4)
-    assert method._supports_many_images
+    assert method.supports_many_images
 
 
 def test_agrees_to_the_last_digits_in_double_precision() -> None:
@@ -162,7 +162,7 @@ def test_networks_that_do_not_batch_fall_back_by_themselves() -> None:
     torch.testing.assert_close(
         method(images), naive_memo(network, images, views=4, lr=LR, prior=16), rtol=1e-3, atol=1e-4
     )
-    assert not method._supports_many_images
+    assert not method.supports_many_images
 
 
 class Rich(nn.Module):
@@ -239,7 +239,7 @@ def test_weights_used_behind_a_layers_back_are_noticed(calls: bool) -> None:
     method = MEMO(network, views=4, lr=LR)
     expected = naive_memo(network, images, views=4, lr=LR, prior=16)
     torch.testing.assert_close(method(images), expected, rtol=1e-3, atol=1e-4)
-    assert not method._supports_many_images
+    assert not method.supports_many_images
 
 
 def test_weights_that_the_pass_does_not_meet_are_noticed() -> None:
@@ -265,7 +265,7 @@ def test_the_embedded_network_gets_the_same_answers_either_way() -> None:
     batch = next(iter(midway.streams.pure(images, "gaussian_noise"))).images
     one, many = MEMO(model, views=4, images_at_once=1), MEMO(model, views=4, images_at_once=3)
     torch.testing.assert_close(many(batch), one(batch), rtol=1e-3, atol=1e-3)
-    assert many._supports_many_images
+    assert many.supports_many_images
 
 
 def test_published_settings_follow_the_size_of_the_images() -> None:
@@ -301,11 +301,11 @@ def test_steps_that_are_not_finite_are_not_taken() -> None:
     assert torch.equal(moved[1], unmoved[1])
     assert moved.isfinite().all()
     assert not torch.allclose(moved[0], unmoved[0], atol=1e-3)
-    assert method._supports_many_images
+    assert method.supports_many_images
 
 
 @pytest.mark.parametrize("name", ["memo", "dua"])
-def test_networks_that_need_two_images_are_asked_for_their_classes_by_two(name: str) -> None:
+def test_networks_that_need_two_images(name: str) -> None:
     body = list(tiny_network().children())[:8]
     vectors = nn.Sequential(*body, nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 4)).eval()
     settings = {"views": 4} if name == "memo" else {"copies": 4}
@@ -317,15 +317,15 @@ def test_the_entropy_of_an_average_of_two_classes() -> None:
 
 
 def test_what_it_cannot_do_it_says() -> None:
-    with pytest.raises(ValueError, match="lr must be 0 or more, or None"):
+    with pytest.raises(ValueError, match="lr must be at least 0, or None"):
         midway.MEMO(tiny_network(), lr=-1)
-    with pytest.raises(ValueError, match="views must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="views must be at least 1, or None, got 0"):
         MEMO(tiny_network(), views=0)
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         MEMO(tiny_network(), steps=0)
-    with pytest.raises(ValueError, match="prior must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="prior must be at least 0, got -1"):
         MEMO(tiny_network(), prior=-1)
-    with pytest.raises(ValueError, match="images_at_once must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="images_at_once must be at least 1, or None, got 0"):
         MEMO(tiny_network(), images_at_once=0)
     with pytest.raises(ValueError, match="no weights to adapt"):
         MEMO(nn.Flatten())

@@ -104,7 +104,7 @@ def test_agrees_with_a_naive_implementation_over_batches(decay: float, sharp_net
     naive = NaiveNOTE(sharp_network().double(), size=8, decay=decay, **arguments)
     method = NOTE(sharp_network().double(), memory=8, weight_decay=decay, **arguments)
     for images in batches(4, size=13):
-        torch.testing.assert_close(method(images.double()), naive(images.double()).float(), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(method(images.double()), naive(images.double()), rtol=1e-6, atol=1e-6)
     assert method.diagnostics["updates"] == naive.steps == 52 // 8
     for mine, theirs in zip(method.layers, naive.layers, strict=True):
         assert mine.running_mean is not None
@@ -124,7 +124,7 @@ def test_note_star_agrees_with_a_naive_implementation(sharp_network: Any) -> Non
     for images in batches(4, size=8):
         with torch.no_grad():
             expected = naive.network(images.double())
-        torch.testing.assert_close(method(images.double()), expected.float(), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(method(images.double()), expected, rtol=1e-6, atol=1e-6)
         p = naive.network(images.double()).softmax(dim=1)
         loss = -sum((row * (row + 1e-6).log()).sum() for row in p) / p.numel()
         naive.adam(torch.autograd.grad(loss, naive.affine))
@@ -281,7 +281,7 @@ def test_mistakes_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"memory": 0}, "memory must be at least 1, got 0"),
         ({"sampling": "all"}, "sampling must be 'balanced' or 'recent', got 'all'"),
-        ({"momentum": 2.0}, "momentum must be between 0 and 1, got 2.0"),
+        ({"momentum": 2.0}, "momentum must be at least 0 and at most 1, got 2.0"),
         ({"k": -1.0}, "k must be 0 or more standard errors, got -1.0"),
     ]
     for settings, message in wrong:

@@ -86,7 +86,7 @@ def test_after_is_the_answer_of_the_moved_network() -> None:
 
 
 def test_mistakes_are_refused() -> None:
-    with pytest.raises(ValueError, match="threshold must be a probability"):
+    with pytest.raises(ValueError, match="threshold must be at least 0 and below 1"):
         midway.PL(tiny_network(), threshold=90)
     with pytest.raises(ValueError, match="trainable must be 'norm' or 'all', got 'head'"):
         midway.PL(tiny_network(), trainable="head")  # type: ignore[arg-type]

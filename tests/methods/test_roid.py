@@ -12,7 +12,7 @@ import midway
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.problem import CIFAR_SIZE, IMAGENET_SIZE
 from midway.methods.cmf import kalman_gain
-from midway.methods.roid import corrected, min_max
+from midway.methods.roid import corrected, diversity_weights, finite_probabilities, min_max
 from midway.testing import batches, tiny_network
 
 
@@ -183,21 +183,17 @@ def test_equal_images_and_single_images_have_equal_weights(name: str) -> None:
     assert "skipped_steps" not in method.diagnostics
     assert any(not torch.equal(p, b) for p, b in zip(method.trainable, before, strict=True))
     assert method(images[:1]).isfinite().all()
-    weights = method._weigh(torch.randn(1, 4))
-    assert weights.tolist() == [1.0]
+    assert diversity_weights(torch.randn(1, 4), torch.full((4,), 0.25), temperature=1 / 3).tolist() == [1.0]
 
 
 def test_an_image_without_a_finite_prediction_is_left_out() -> None:
-    method = midway.ROID(tiny_network("group"))
-    logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-    alone, poisoned = logits.clone(), torch.cat([logits, torch.full((1, 4), math.nan)])
-    expected = midway.ROID(tiny_network("group"))._weigh(alone)
-    weights = method._weigh(poisoned)
-    assert torch.equal(weights[:6], expected)
+    logits, mean = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.full((4,), 0.25)
+    broken = torch.full((1, 4), math.nan)
+    weights = diversity_weights(torch.cat([logits, broken]), mean, temperature=1 / 3)
+    assert torch.equal(weights[:6], diversity_weights(logits, mean, temperature=1 / 3))
     assert weights[6] == 0
-    assert method.mean_prediction is not None
-    assert method.mean_prediction.isfinite().all()
-    assert not method._weigh(torch.full((2, 4), math.nan)).any()
+    assert not diversity_weights(broken, mean, temperature=1 / 3).any()
+    assert torch.equal(finite_probabilities(torch.cat([logits, broken])), logits.softmax(dim=1))
 
 
 def test_a_single_selected_image_passes_a_layer_that_refuses_it_alone() -> None:
@@ -230,10 +226,10 @@ def test_published_settings() -> None:
     ("name", "settings", "message"),
     [
         ("roid", {"temperature": 0}, "temperature must be above 0, got 0"),
-        ("roid", {"source_share": 2}, "averaging and source_share must be shares, got 0.9 and 2"),
+        ("roid", {"source_share": 2}, "source_share must be at least 0 and at most 1, got 2"),
         ("roid", {"prior_correction": "odds"}, "prior_correction must be 'logits', 'unscaled', 'prob"),
-        ("cmf", {"noise": -1}, "noise must be 0 or more, got -1"),
-        ("cmf", {"hidden_share": 2}, "hidden_share must be a share, got 2"),
+        ("cmf", {"noise": -1}, "noise must be at least 0, got -1"),
+        ("cmf", {"hidden_share": 2}, "hidden_share must be at least 0 and at most 1, got 2"),
     ],
 )
 def test_what_it_cannot_do_it_says(name: str, settings: dict[str, Any], message: str) -> None:

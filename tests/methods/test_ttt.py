@@ -104,7 +104,7 @@ def test_the_method_is_its_description(settings: dict[str, Any]) -> None:
     )
     logits = adapted(IMAGES.double())
     assert (expected - network.double()(IMAGES.double())).abs().max() > 0.05, "the steps change the answers"
-    torch.testing.assert_close(logits, expected.float(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-6)
 
 
 class Constant(nn.Module):
@@ -205,7 +205,7 @@ def apart(network: nn.Module) -> TTT:
         ),
         (three_logits, r"must return logits \(2, 4\) for 2 images, it returned \(2, 3\): give the name"),
         (apart, "share no weights"),
-        (lambda network: TTT(network, lr=-1), "lr must be 0 or more"),
+        (lambda network: TTT(network, lr=-1), "lr must be at least 0"),
         (lambda network: TTT(network, copies=0), "copies must be at least 1"),
         (lambda network: TTT(network, rotations="all"), "rotations must be 'each' or 'random'"),
         (lambda network: TTT(network, trainable="head"), "trainable must be 'shared' or 'branch'"),

@@ -12,8 +12,8 @@ from midway.adaptation.batch_norm.replaced_statistics import observers_of, stati
 from midway.adaptation.checks import check_logits, refuse_log_probabilities, warn_of_probabilities
 from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
-from midway.adaptation.optimization import optimizer_step
-from midway.adaptation.problem import Problem
+from midway.adaptation.optimization import LazyOptimizer, optimizer_step
+from midway.adaptation.problem import CIFAR_SIZE, Problem
 from midway.adaptation.space import SearchSpace, search_over
 from midway.functional import log_mean_softmax
 from midway.models.outputs import return_logits
@@ -106,11 +106,14 @@ class Method(AdaptiveClassifier):
         """Take the step, and return the logarithm of the mean probabilities of the images and their mirror images."""
         return log_mean_softmax([self.step(images), self.mirrored_logits(images)])
 
-    def optimizer_step(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> bool:
+    def optimizer_step(self, loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer | LazyOptimizer) -> bool:
         """Take one step on a loss, or on a sum of terms, unless it is not finite; return whether it was taken.
 
-        ``diagnostics["skipped_steps"]`` counts the steps that were not.
+        ``diagnostics["skipped_steps"]`` counts the steps that were not. A lazy optimiser is created from the
+        hyper-parameters ``optimizer`` and ``lr``.
         """
+        if isinstance(optimizer, LazyOptimizer):
+            optimizer = optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
         taken = optimizer_step(loss, optimizer)
         self.count("skipped_steps", int(not taken))
         return taken
@@ -127,14 +130,16 @@ class Method(AdaptiveClassifier):
         """Return the values of the hyper-parameters whose default is None, mostly the published ones."""
         return {}
 
-    def resolve(self, images: Tensor, logits: Tensor) -> None:
-        """Choose values for the hyper-parameters left at None, by the size of the problem in the first batch.
+    def resolve(self, images: Tensor, logits: Tensor | None = None) -> None:
+        """Choose values for the hyper-parameters left at None, by the network and the first batch.
 
-        The values are part of the state: a reset discards them, a saved state contains them.
+        Values that depend on the number of classes need the logits. The values are part of the state: a reset discards
+        them, a saved state contains them.
         """
-        for name, value in self.defaults_for(Problem.of(images, logits)).items():
-            if self.hyperparameters[name] is None:
-                self.resolved[name] = value
+        given = self.hyperparameters
+        if any(given[name] is None for name in self.defaults_for(CIFAR_SIZE)):
+            defaults = self.defaults_for(Problem.of(self.model, images, logits))
+            self.resolved |= {name: value for name, value in defaults.items() if given[name] is None}
 
     @property
     def hyperparameters(self) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import math
 import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from operator import ge, gt, le, lt
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -22,43 +24,97 @@ LOWEST, HIGHEST = -0.5, 1.5  # images are in [0, 1]: a small overshoot is accept
 
 
 def check_hyperparameters(method: type, given: Mapping[str, Any]) -> None:
-    """Refuse hyper-parameters that a method does not have, and values that do not match its annotations."""
-    known = inspect.signature(method.__init__).parameters  # type: ignore[misc]
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return
+    """Refuse hyper-parameters that a method does not have, and values that do not match its annotations.
+
+    A constructor with ``**settings`` accepts any name; the annotations are then also those of the inherited ones.
+    """
+    known: dict[str, Any] = {}
+    has_settings = []
+    for owner in (each for each in method.__mro__ if "__init__" in vars(each)):
+        annotations, is_open = _annotations(owner)
+        known = annotations | known
+        has_settings.append(is_open)
+        if not is_open:
+            break
     for name, value in given.items():
-        if name == "statistics" and name not in known:
+        if name in known:
+            annotation = known[name]
+            types = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+            if not (value is None and NoneType in types):
+                _check_type(name, value, types[0], or_none=NoneType in types)
+        elif has_settings[0]:
+            continue
+        elif name == "statistics":
             raise TypeError(
                 f'statistics is an argument of midway.adapt(model, "...", statistics="clustered"); '
                 f"write {method.__name__}(midway.clustered(model)) instead."
             )
-        if name in ("preset", "on_nonfinite", "views") and name not in known:
+        elif name in ("preset", "on_nonfinite", "views"):
             raise TypeError(f'{name} is an argument of midway.adapt(model, "...", {name}={value!r}).')
-        if name not in known:
-            raise TypeError(unknown(f"hyper-parameter of {method.__name__}", name, list(known)[2:]))
-        annotation = known[name].annotation
-        types = (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")).split(" | ")
-        if not (value is None and "None" in types):
-            _check_type(name, value, types[0])
+        else:
+            raise TypeError(unknown(f"hyper-parameter of {method.__name__}", name, list(known)))
 
 
-def _check_type(name: str, value: Any, wanted: str) -> None:
+def _annotations(owner: type) -> tuple[dict[str, Any], bool]:
+    """Return the annotated hyper-parameters of a class's own constructor, and whether it accepts others."""
+    constructor = owner.__init__  # type: ignore[misc]
+    parameters = list(inspect.signature(constructor).parameters.values())[2:]  # without self and the model
+    try:
+        hints = get_type_hints(constructor)
+    except NameError:  # of a class that is imported for type checkers alone
+        hints = {}
+    is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    named = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    return {name: hints.get(name) for name in named}, is_open
+
+
+def _check_type(name: str, value: Any, wanted: Any, *, or_none: bool = False) -> None:
     """Refuse a value that does not match an annotation; annotations other than these few are not checked."""
-    if wanted == "bool" and not isinstance(value, bool):
+    if wanted is bool and not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}.")
-    if wanted == "tuple[float, float]":
+    if get_origin(wanted) is Literal and value not in get_args(wanted):
+        *others, last = [*map(repr, get_args(wanted)), *["None"] * or_none]
+        raise ValueError(f"{name} must be {', '.join(others)} or {last}, got {value!r}.")
+    if wanted == tuple[float, float]:
         if not isinstance(value, tuple | list) or len(value) != 2:
             raise TypeError(f"{name} must be two numbers, such as (0.9, 0.999), got {value!r}.")
         for number in value:
-            _check_type(name, number, "float")
-    if wanted not in ("int", "float"):
+            _check_type(name, number, float)
+    if wanted not in (int, float):
         return
     if isinstance(value, bool | str) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}.")
-    if wanted == "int" and not isinstance(value, Integral):
+    if wanted is int and not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}.")
     if not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, got {value!r}.")
+
+
+def check_range(
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    or_none: bool = False,
+    **values: float | None,
+) -> None:
+    """Refuse hyper-parameters outside a range; those that are None are accepted.
+
+    With ``or_none``, the error says that None is allowed.
+
+    Example:
+        >>> from midway.adaptation.checks import check_range
+        >>> check_range(at_least=0, below=1, averaging=0.9, threshold=1.0)
+        Traceback (most recent call last):
+        ValueError: threshold must be at least 0 and below 1, got 1.0.
+    """
+    bounds = [("at least", at_least, ge), ("above", above, gt), ("at most", at_most, le), ("below", below, lt)]
+    given = [(words, bound, holds) for words, bound, holds in bounds if bound is not None]
+    for name, value in values.items():
+        if value is not None and not all(holds(value, bound) for _, bound, holds in given):
+            allowed = " and ".join(f"{words} {bound}" for words, bound, _ in given)
+            raise ValueError(f"{name} must be {allowed}{', or None' * or_none}, got {value}.")
 
 
 def refuse_meta_default() -> None:

@@ -22,6 +22,7 @@ from midway.adaptation.nonfinite import Fallback, NonFiniteError
 from midway.adaptation.parameters import first_weight, refuse_half_precision
 from midway.adaptation.precision import without_autocast_cache
 from midway.adaptation.state import Stateful
+from midway.functional import at_least_float32
 
 
 class _Sealed(ABCMeta):
@@ -120,7 +121,7 @@ class AdaptiveClassifier(Stateful, metaclass=_Sealed):
 
     @final  # type: ignore[misc]
     def forward(self, images: Tensor) -> Tensor:
-        """Adapt to float images (N, C, H, W) in [0, 1] and return their logits (N, classes), float32, detached.
+        """Adapt to float images (N, C, H, W) in [0, 1] and return detached logits (N, classes), at least float32.
 
         Methods whose ``about.accepts_signals`` is True also take signals (N, C, L) of any range. Images of another
         type, shape, device or range raise TypeError or ValueError, and a prediction with NaN or Inf raises
@@ -171,7 +172,7 @@ class AdaptiveClassifier(Stateful, metaclass=_Sealed):
                 self._check_gradient(images, of_images=True, cause=error)
             raise
         else:
-            logits = logits.detach().float()
+            logits = at_least_float32(logits.detach())
             return logits if logits.isfinite().all() else self._undo_nonfinite(images, logits, before)
         finally:
             end_undo(before)

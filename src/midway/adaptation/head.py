@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from midway._suggest import unknown
+from midway.adaptation.base import Method
 from midway.adaptation.copies import in_evaluation_mode, independent_copy
 from midway.models.outputs import logits_of
 
@@ -60,6 +61,37 @@ def head_of(model: nn.Module, name: str | None = None) -> tuple[str, nn.Linear]:
     )
 
 
+def resolve_head(method: Method, name: str | None) -> tuple[str, nn.Linear]:
+    """Return the name and the layer of the head of a method's network; a name that was detected is recorded.
+
+    Example:
+        >>> import midway
+        >>> midway.T3A(midway.models.create("resnet20")).hyperparameters["head"]
+        'fc'
+    """
+    detected, layer = head_of(method.model, name)
+    if name is None:
+        method.resolved["head"] = detected
+    return detected, layer
+
+
+def body_of(model: nn.Module, head: nn.Linear) -> dict[str, nn.Parameter]:
+    """Return the parameters of a network but its head's, by name.
+
+    Example:
+        >>> from torch import nn
+        >>> from midway.adaptation.head import body_of
+        >>> network = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+        >>> list(body_of(network, network[1]))
+        ['0.weight', '0.bias']
+    """
+    of_head = {id(parameter) for parameter in head.parameters()}
+    body = {name: parameter for name, parameter in model.named_parameters() if id(parameter) not in of_head}
+    if not body:
+        raise ValueError("the model has no weights besides its head: use a method that needs none, such as t3a.")
+    return body
+
+
 def features_and_logits(
     model: nn.Module, head: str, images: Tensor, *, gradients: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -78,12 +110,17 @@ def features_and_logits(
             f"the layer '{head}' receives {shown} for {len(images)} images, not one vector per image: "
             "give head='...', the linear layer after the pooling."
         )
+    check_outputs(head, layer, logits)
+    return seen[-1], logits
+
+
+def check_outputs(head: str, layer: nn.Module, logits: Tensor) -> None:
+    """Refuse a layer as the head if it does not have as many outputs as there are logits."""
     if layer.out_features != logits.shape[1]:
         raise ValueError(
             f"the layer '{head}' has {layer.out_features} outputs, the model {logits.shape[1]} logits: "
             "give head='...', the linear layer that computes the logits."
         )
-    return seen[-1], logits
 
 
 Layers = list[tuple[str, Tensor | None]]

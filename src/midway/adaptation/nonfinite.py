@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from midway.adaptation.batch_norm.replaced_statistics import observers_of
 from midway.adaptation.copies import in_evaluation_mode, independent_copy, without_parallel
+from midway.functional import at_least_float32
 from midway.models.outputs import logits_of
 
 
@@ -25,7 +26,6 @@ class Fallback:
 
     @torch.no_grad()
     def logits(self, images: Tensor, memory_format: torch.memory_format) -> Tensor:
-        """Return the logits of images in a layout, float32."""
+        """Return the logits of images in a layout, at least float32."""
         self.network.to(memory_format=memory_format)  # type: ignore[call-overload]
-        logits: Tensor = logits_of(self.network(images)).float()
-        return logits
+        return at_least_float32(logits_of(self.network(images)))

@@ -10,6 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from midway.adaptation.checks import check_range
+from midway.adaptation.problem import Problem
+
 OptimizerKind = Literal["adam", "sgd"]
 Predict = Literal["before", "after"]
 
@@ -42,8 +45,8 @@ class LazyOptimizer:
         *,
         nesterov: bool = False,
     ) -> None:
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas must be at least 0 and below 1, got {betas}.")
+        for beta in betas:
+            check_range(at_least=0, below=1, betas=beta)
         self.parameters, self.betas, self.nesterov = list(parameters), betas, nesterov
         self._optimizer: torch.optim.Optimizer | None = None
         self._arguments: dict[str, Any] = {}
@@ -71,12 +74,16 @@ class LazyOptimizer:
             self.get(**state["arguments"]).load_state_dict(state["optimizer"])
 
 
-def check_optimizer(kind: OptimizerKind | None, lr: float | None) -> None:
-    """Refuse unknown optimisers and invalid step sizes."""
-    if kind not in (None, "adam", "sgd"):
-        raise ValueError(f"optimizer must be 'adam', 'sgd' or None (by the size of the problem), got {kind!r}.")
-    if lr is not None and not 0 <= lr < math.inf:
-        raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
+def adam_or_sgd(problem: Problem, *, sgd_lr: float) -> dict[str, Any]:
+    """Return the published optimiser and its step size: Adam with 1e-3 for CIFAR, SGD for ImageNet.
+
+    Example:
+        >>> from midway.adaptation.optimization import adam_or_sgd
+        >>> from midway.adaptation.problem import CIFAR_SIZE
+        >>> adam_or_sgd(CIFAR_SIZE, sgd_lr=2.5e-4)
+        {'optimizer': 'adam', 'lr': 0.001}
+    """
+    return {"optimizer": "sgd", "lr": sgd_lr} if problem.is_imagenet_size else {"optimizer": "adam", "lr": 1e-3}
 
 
 def sam_step(
@@ -118,11 +125,3 @@ def _perturbed(loss: Tensor, optimizer: torch.optim.Optimizer, rho: float) -> It
         with torch.no_grad():
             for parameter, _, before in changed:
                 parameter.copy_(before)
-
-
-def check_protocol(steps: int, predict: Predict) -> None:
-    """Refuse fewer than one step, and a prediction that is neither from before nor from after the last one."""
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}.")
-    if predict not in ("before", "after"):
-        raise ValueError(f"predict must be 'before' or 'after', got {predict!r}.")

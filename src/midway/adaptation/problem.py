@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
+
+from midway.adaptation.batch_norm.statistics import has_batch_norm
+from midway.adaptation.parameters import is_transformer
 
 LARGE_SIDE = 128  # pixels; CIFAR has 32, Tiny-ImageNet 64, ImageNet 224
 
@@ -15,12 +18,18 @@ class Problem(NamedTuple):
     classes: int
     side: int
     batch_size: int
+    has_batch_norm: bool = True
+    is_transformer: bool = False
 
     @classmethod
-    def of(cls, images: Tensor, logits: Tensor) -> Problem:
-        """Return the problem of a batch and its logits."""
+    def of(cls, model: nn.Module, images: Tensor, logits: Tensor | None = None) -> Problem:
+        """Return the problem of a network, a batch and its logits; without logits, the number of classes is 0."""
         return cls(
-            classes=logits.shape[1], side=min(images.shape[2:]) if images.ndim == 4 else 0, batch_size=len(images)
+            classes=0 if logits is None else logits.shape[1],
+            side=min(images.shape[2:]) if images.ndim == 4 else 0,
+            batch_size=len(images),
+            has_batch_norm=has_batch_norm(model),
+            is_transformer=is_transformer(model),
         )
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import uses_batch_statistics
@@ -28,6 +29,35 @@ def reliable(logits: Tensor, margin: float, measure: Callable[[Tensor], Tensor] 
 def confident(logits: Tensor, threshold: float) -> Tensor:
     """Return which images have a class whose probability is above a threshold."""
     return logits.softmax(dim=1).amax(dim=1) > threshold
+
+
+def certainty_weights(entropies: Tensor, margin: float, classes: int) -> Tensor:
+    """Return exp(margin ln C - H), the weights by which EATA, DeYO and DELTA multiply the entropies, as constants.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.selection import certainty_weights
+        >>> certainty_weights(torch.tensor([1.0, 2.0]).log(), margin=0.5, classes=4)  # entropies of 0 and ln 2
+        tensor([2., 1.])
+    """
+    return (margin * math.log(classes) - entropies.detach()).exp()
+
+
+def pseudo_label_loss(logits: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Return the mean cross-entropy of the confident predictions with their own top class, and which these are.
+
+    Without confident predictions the loss is 0: a mean over no images would be NaN.
+
+    Example:
+        >>> import torch
+        >>> from midway.adaptation.selection import pseudo_label_loss
+        >>> logits = torch.tensor([[0.8, 0.2], [0.5, 0.5]]).log()
+        >>> pseudo_label_loss(logits, threshold=0.6)  # -ln 0.8, of the first image alone
+        (tensor(0.2231), tensor([ True, False]))
+    """
+    sure = confident(logits.detach(), threshold)
+    trusted = logits[sure]
+    return (cross_entropy(trusted, trusted.argmax(dim=1)) if sure.any() else logits.new_zeros(())), sure
 
 
 def record_shares(method: Method, **selected: Tensor) -> None:

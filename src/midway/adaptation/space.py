@@ -116,3 +116,14 @@ def search_over(**spaces: Space) -> SearchSpace:
         ['lr', 'steps']
     """
     return MappingProxyType(spaces)
+
+
+def preset_values(**hyperparameters: Any) -> Mapping[str, Any]:
+    """Return the read-only hyper-parameters of a preset, for the body of a method's class.
+
+    Example:
+        >>> from midway.adaptation.space import preset_values
+        >>> dict(preset_values(lr=1e-3))
+        {'lr': 0.001}
+    """
+    return MappingProxyType(hyperparameters)

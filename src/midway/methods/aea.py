@@ -12,18 +12,26 @@ from torch.nn.functional import cosine_similarity, softplus
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.head import head_of
+from midway.adaptation.checks import check_range
+from midway.adaptation.head import body_of, check_outputs, resolve_head
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import Predict, check_protocol
+from midway.adaptation.optimization import Predict
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.selection import record_shares
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
-from midway.functional import free_energy
+from midway.functional import at_least_float32, free_energy
 
 
 def energy_alignment(energies: Tensor, share: float) -> Tensor:
-    """Return the mean of softplus(E(x) - E_low), E_low being the mean energy of the share with the lowest energies."""
+    """Return the mean of softplus(E(x) - E_low), E_low being the mean energy of the share with the lowest energies.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.aea import energy_alignment
+        >>> energy_alignment(torch.tensor([-3.0, -1.0]), share=0.5)  # the mean of softplus(0) and softplus(2)
+        tensor(1.4100)
+    """
     lowest = energies.detach().sort().values[: math.ceil(share * len(energies))]
     return softplus(energies - lowest.mean()).mean()
 
@@ -33,6 +41,13 @@ def logit_alignment(logits: Tensor, correlations: Tensor, threshold: float) -> t
 
     The rows are those of W W^T, the correlations of the classes in the head. Without confident images, the result is 0:
     a mean over no images would be NaN, and a step on it would destroy the weights.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.aea import logit_alignment
+        >>> logits = torch.tensor([[9.0, 0.0], [0.0, 0.0]])
+        >>> logit_alignment(logits, torch.ones(2, 2), threshold=0.99)  # about exp(0.01) (1 - cos 45 degrees)
+        (tensor(0.2958), tensor([ True, False]))
     """
     confidence, labels = logits.softmax(dim=1).max(dim=1)
     sure = confidence.detach() >= threshold
@@ -114,30 +129,18 @@ class AEA(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=0, energy_weight=energy_weight, logit_weight=logit_weight, lr=lr)
+        check_range(at_least=0, below=1, threshold=threshold)
+        check_range(above=0, at_most=1, share=share)
+        check_range(above=0, below=1, momentum=momentum)
         self.entropy = entropy_loss(loss)
-        if energy_weight < 0 or logit_weight < 0:
-            raise ValueError(
-                f"energy_weight and logit_weight must be 0 or more, got {energy_weight} and {logit_weight}."
-            )
-        if not 0 <= threshold < 1:
-            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
-        if not 0 < share <= 1:
-            raise ValueError(f"share must be above 0 and at most 1, got {share}.")
-        if trainable not in ("norm", "body"):
-            raise ValueError(f"trainable must be 'norm' or 'body', got {trainable!r}.")
-        if not 0 < momentum < 1:
-            raise ValueError(f"momentum must be above 0 and below 1, got {momentum}.")
         self.energy_weight, self.logit_weight = energy_weight, logit_weight
         self.threshold, self.share, self.steps, self.predict = threshold, share, steps, predict
         use_batch_statistics(self.model)
-        name, layer = head_of(self.model, head)
-        if head is None:
-            self.resolved["head"] = name
-        self.head_layer = name
-        own = {id(parameter) for parameter in layer.parameters()}
-        body = {key: p for key, p in self.model.named_parameters() if id(p) not in own}
-        parameters = freeze_all_but(self.model, norm_affine(self.model) if trainable == "norm" else body)
+        self.head, layer = resolve_head(self, head)
+        trained = norm_affine(self.model) if trainable == "norm" else body_of(self.model, layer)
+        parameters = freeze_all_but(self.model, trained)
         optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum, nesterov=True)
         self.optimizer = self.add_state("optimizer", optimizer)
 
@@ -146,27 +149,20 @@ class AEA(Method):
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            self.optimizer_step(self._loss(exact), self.optimizer)
+            exact = at_least_float32(logits)
+            energies = free_energy(exact)
+            alignment, sure = logit_alignment(exact, self._correlations(exact), self.threshold)
+            record_shares(self, confident=sure)
+            self.record(energy=energies.mean().item())
+            energy = energy_alignment(energies, self.share)
+            loss = self.entropy(exact).mean() + self.energy_weight * energy + self.logit_weight * alignment
+            self.optimizer_step(loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)
 
-    def _loss(self, logits: Tensor) -> Tensor:
-        energies = free_energy(logits)
-        aligned, sure = logit_alignment(logits, self._correlations(logits.shape[1]), self.threshold)
-        record_shares(self, confident=sure)
-        self.record(energy=energies.mean().item())
-        energy = energy_alignment(energies, self.share)
-        return self.entropy(logits).mean() + self.energy_weight * energy + self.logit_weight * aligned
-
-    def _correlations(self, classes: int) -> Tensor:
-        """Return W W^T of the head's weights, without its bias."""
-        layer = self.model.get_submodule(self.head_layer)
+    def _correlations(self, logits: Tensor) -> Tensor:
+        """Return W W^T of the head's weights, without its bias; the head is frozen."""
+        layer = self.model.get_submodule(self.head)
         assert isinstance(layer, nn.Linear)
-        rows = layer.weight.detach()
-        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-        if len(rows) != classes:
-            raise ValueError(
-                f"the layer '{self.head_layer}' has {len(rows)} outputs, the model {classes} logits: "
-                "give head='...', the linear layer that computes the logits."
-            )
+        check_outputs(self.head, layer, logits)
+        rows = at_least_float32(layer.weight.detach())
         return rows @ rows.T

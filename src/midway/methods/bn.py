@@ -10,6 +10,7 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.replaced_statistics import statistics_of
 from midway.adaptation.batch_norm.statistics import use_batch_statistics, use_prior_statistics, uses_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, search_over
 
@@ -51,8 +52,7 @@ class BN(Method):
 
     def __init__(self, model: nn.Module, *, prior: float = 0) -> None:
         super().__init__(model)
-        if prior < 0:
-            raise ValueError(f"prior must be 0 or a number of images, got {prior}.")
+        check_range(at_least=0, prior=prior)
         changed = use_batch_statistics(self.model) if prior == 0 else use_prior_statistics(self.model, prior)
         if not changed and uses_batch_statistics(self.model) and prior:
             why = (

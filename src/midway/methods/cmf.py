@@ -6,6 +6,7 @@ from torch import nn
 
 from midway.adaptation.about import About
 from midway.adaptation.averaging import average_towards
+from midway.adaptation.checks import check_range
 from midway.adaptation.optimization import OptimizerKind
 from midway.adaptation.registry import register
 from midway.adaptation.space import LogUniform, Uniform, search_over
@@ -100,10 +101,8 @@ class CMF(ROID):
             lr=lr,
             seed=seed,
         )
-        if noise < 0:
-            raise ValueError(f"noise must be 0 or more, got {noise}.")
-        if not 0 <= hidden_share <= 1:
-            raise ValueError(f"hidden_share must be a share, got {hidden_share}.")
+        check_range(at_least=0, noise=noise)
+        check_range(at_least=0, at_most=1, hidden_share=hidden_share)
         self.hidden_share = hidden_share
         self.noise = min(1.0, noise * self.num_trainable() / PARAMETERS)
         self.hidden = self.add_state("hidden", [weights.clone() for weights in self.source_weights])

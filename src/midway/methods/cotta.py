@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,13 +15,33 @@ from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.replaced_statistics import observers_of
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import soft_cross_entropy, symmetric_cross_entropy
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
+
+
+def mean_of_finite(predictions: Iterable[Tensor]) -> Tensor:
+    """Return the mean of several logits (N, C) of the same images, each image without those that are not finite.
+
+    An image without finite logits has NaN.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.cotta import mean_of_finite
+        >>> mean_of_finite([torch.tensor([[1.0, 3.0]]), torch.tensor([[3.0, 5.0]]), torch.tensor([[0.0, torch.inf]])])
+        tensor([[2., 4.]])
+    """
+    total, count = torch.zeros(()), torch.zeros(())
+    for logits in predictions:
+        finite = logits.isfinite().all(dim=1, keepdim=True)
+        total, count = total + torch.where(finite, logits, 0), count + finite
+    return total / count
 
 
 @register
@@ -92,13 +113,10 @@ class CoTTA(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        check_optimizer(optimizer, lr)
-        if views < 1:
-            raise ValueError(f"views must be at least 1, got {views}.")
-        if restore is not None and not 0 <= restore <= 1:
-            raise ValueError(f"restore must be a probability, or None (by the size of the problem), got {restore}.")
-        if not 0 <= teacher_share <= 1:
-            raise ValueError(f"teacher_share must be a share, got {teacher_share}.")
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(at_least=1, views=views)
+        check_range(at_least=0, at_most=1, or_none=True, restore=restore)
+        check_range(at_least=0, at_most=1, teacher_share=teacher_share)
         self.views, self.teacher_share = views, teacher_share
         use_batch_statistics(self.model)
         self.add_state("model", self.model)  # the teacher: its weights change without being trainable
@@ -111,10 +129,10 @@ class CoTTA(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published values for a problem of this size."""
-        if problem.is_imagenet_size:
-            return {"threshold": 0.1, "restore": 0.001, "symmetric": True, "optimizer": "sgd", "lr": 0.01}
-        threshold = 0.92 if problem.classes < 100 else 0.72
-        return {"threshold": threshold, "restore": 0.01, "symmetric": False, "optimizer": "adam", "lr": 1e-3}
+        large = problem.is_imagenet_size
+        threshold = 0.1 if large else 0.92 if problem.classes < 100 else 0.72
+        restore = 0.001 if large else 0.01
+        return {"threshold": threshold, "restore": restore, "symmetric": large} | adam_or_sgd(problem, sgd_lr=0.01)
 
     @property
     def teacher(self) -> nn.Module:
@@ -123,37 +141,32 @@ class CoTTA(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Teach the student, let the teacher follow, restore some weights, and return the teacher's logits."""
-        logits = self.student(images).float()
+        logits = at_least_float32(self.student(images))
         self.resolve(images, logits)
-        settings = self.hyperparameters
         taught = self._teach(images)
-        losses = symmetric_cross_entropy if settings["symmetric"] else soft_cross_entropy
-        self.optimizer_step(losses(logits, taught).mean(), self.optimizer.get(settings["optimizer"], settings["lr"]))
+        losses = symmetric_cross_entropy if self.hyperparameters["symmetric"] else soft_cross_entropy
+        self.optimizer_step(losses(logits, taught).mean(), self.optimizer)
         average_towards(self.teacher.parameters(), self.student.parameters(), self.teacher_share)
-        self._restore_weights(settings["restore"])
+        self._restore_weights(self.hyperparameters["restore"])
         return taught
 
     @torch.no_grad()
     def _teach(self, images: Tensor) -> Tensor:
         """Return the teacher's logits, over augmented views if the source is unsure."""
-        confidence = self.source(images).float().softmax(dim=1).amax(dim=1).mean().item()
+        confidence = at_least_float32(self.source(images)).softmax(dim=1).amax(dim=1).mean().item()
         unsure = confidence < self.hyperparameters["threshold"]
         self.record(source_confidence=confidence)
         self.count("batches_with_views", int(unsure))
         if unsure and observers_of(self.teacher):
             self.teacher(images)  # a pass over the batch itself, from which replaced statistics learn
-        return self._mean_over_views(images) if unsure else self.teacher(images).float()
-
-    def _mean_over_views(self, images: Tensor) -> Tensor:
-        """Return the mean of the teacher's logits over augmented views, without those that are not finite."""
+        if not unsure:
+            return at_least_float32(self.teacher(images))
         generator = self.randomness.on(images.device)
-        total, count = images.new_zeros((), dtype=torch.float32), images.new_zeros(len(images), 1)
-        for _ in range(self.views):
-            view = self.augmentation(images, generator).contiguous(memory_format=self.memory_format)
-            logits = self.teacher(view).float()
-            finite = logits.isfinite().all(dim=1, keepdim=True)
-            total, count = total + torch.where(finite, logits, 0), count + finite
-        return total / count if count.all() else torch.where(count > 0, total / count, self.teacher(images).float())
+        augmented = (self.augmentation(images, generator) for _ in range(self.views))
+        views = (each.contiguous(memory_format=self.memory_format) for each in augmented)
+        mean = mean_of_finite(at_least_float32(self.teacher(each)) for each in views)
+        failed = mean.isnan()  # no view of the image has finite logits
+        return torch.where(failed, at_least_float32(self.teacher(images)), mean) if failed.any() else mean
 
     @torch.no_grad()
     def _restore_weights(self, probability: float) -> None:

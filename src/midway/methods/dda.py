@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
+from midway.adaptation.checks import check_range
 from midway.adaptation.copies import in_evaluation_mode, independent_copy
 from midway.adaptation.parameters import first_weight
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, Integers, LogUniform, search_over
-from midway.functional import log_mean_softmax
+from midway.adaptation.space import Choice, Integers, LogUniform, preset_values, search_over
+from midway.functional import at_least_float32, log_mean_softmax
 from midway.models import NoisePredictor, denoiser_cards, load_denoiser
 from midway.sampling import Randomness
 from midway.sampling.diffusion import Respaced, purify
@@ -93,7 +94,7 @@ class DDA(Method):
         factor=Choice(2, 4, 8),
         ensemble=Choice("probabilities", "logits"),
     )
-    published = {"respacing": 100, "steps": 50, "noise_level": "next", "scale": 6.0}  # noqa: RUF012
+    published = preset_values(respacing=100, steps=50, noise_level="next", scale=6.0)
 
     def __init__(
         self,
@@ -116,15 +117,9 @@ class DDA(Method):
                 'denoiser must be a noise-predicting network for the images of the source, or "cifar10" for the one in '
                 "the package, got None."
             )
-        for name, value, least in (("steps", steps, 1), ("factor", factor, 1), ("images_at_once", images_at_once, 1)):
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}.")
-        if noise_level not in ("first", "next"):
-            raise ValueError(f"noise_level must be 'first' or 'next', got {noise_level!r}.")
-        if scale is not None and scale < 0:
-            raise ValueError(f"scale must be 0 or more, got {scale}.")
-        if ensemble not in ("probabilities", "logits", "none"):
-            raise ValueError(f"ensemble must be 'probabilities', 'logits' or 'none', got {ensemble!r}.")
+        check_range(at_least=1, factor=factor)
+        check_range(at_least=1, or_none=True, steps=steps, images_at_once=images_at_once)
+        check_range(at_least=0, or_none=True, scale=scale)
         self.factor, self.ensemble, self.images_at_once = factor, ensemble, images_at_once
         given = load_denoiser(f"unet.{denoiser}") if isinstance(denoiser, str) else denoiser
         copied = independent_copy(NoisePredictor(given, schedule), torch.contiguous_format)
@@ -155,8 +150,7 @@ class DDA(Method):
     def step(self, images: Tensor) -> Tensor:
         """Return the logarithm of the mean probabilities of the images as given and as adapted."""
         logits = [] if self.ensemble == "none" else [self.network_logits(images)]
-        if None in (self.hyperparameters[name] for name in ("respacing", "steps", "scale")):
-            self.resolve(images, logits[0] if logits else self.network_logits(images[:2]))
+        self.resolve(images)
         schedule, start = self._schedule(
             *(self.hyperparameters[name] for name in ("respacing", "steps", "noise_level"))
         )
@@ -187,7 +181,7 @@ class DDA(Method):
                 f"the denoiser in the package is for images in colour or grey, got {images.shape[1]} channels: "
                 "give a denoiser for such images."
             )
-        scaled = 2 * images.to(torch.promote_types(images.dtype, torch.float32)) - 1
+        scaled = 2 * at_least_float32(images) - 1
         grey = self.embedded and images.shape[1] == 1
         scaled = scaled.expand(-1, 3, -1, -1) if grey else scaled
         # Drawn image by image on the CPU: the numbers depend neither on the batch nor on device and precision.

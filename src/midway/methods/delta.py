@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,15 +12,30 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.renormalization import use_renormalized_statistics
 from midway.adaptation.batch_norm.replacement import updating_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.selection import confident, record_shares, reliable
+from midway.adaptation.selection import certainty_weights, confident, record_shares, reliable
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
+from midway.functional import at_least_float32
 
 Objective = Literal["entropy", "weighted", "pseudo"]
+
+
+def dot(losses: Tensor, labels: Tensor, z: Tensor) -> Tensor:
+    """Return losses times DOT's weights, 1 / z[y] of their predicted classes y, scaled to a mean of 1.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.delta import dot
+        >>> dot(torch.ones(3), torch.tensor([0, 0, 1]), z=torch.tensor([0.8, 0.2]))  # 1.25, 1.25 and 5, over 2.5
+        tensor([0.5000, 0.5000, 2.0000])
+    """
+    weights = 1 / z[labels]
+    return losses * weights * (len(weights) / weights.sum())
 
 
 @register
@@ -94,16 +108,11 @@ class DELTA(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(above=0, margin=margin)
+        check_range(at_least=0, below=1, threshold=threshold, averaging=averaging, class_averaging=class_averaging)
         self.entropy = entropy_loss(loss)
-        check_optimizer(optimizer, lr)
-        if objective not in get_args(Objective):
-            raise ValueError(f"objective must be 'entropy', 'weighted' or 'pseudo', got {objective!r}.")
-        if margin <= 0 or not 0 <= threshold < 1:
-            raise ValueError(f"margin must be above 0 and threshold a probability, got {margin} and {threshold}.")
-        for name, value in (("averaging", averaging), ("class_averaging", class_averaging)):
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {value}.")
         self.objective, self.margin, self.threshold = objective, margin, threshold
         self.class_averaging, self.steps, self.predict = class_averaging, steps, predict
         self.layers = use_renormalized_statistics(self.model, averaging)
@@ -114,8 +123,7 @@ class DELTA(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the paper's optimiser and step size for CIFAR or for ImageNet."""
-        large = problem.is_imagenet_size
-        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
+        return adam_or_sgd(problem, sgd_lr=2.5e-4)
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the weighted loss, update the frequencies of the classes, and return f(x)."""
@@ -124,25 +132,24 @@ class DELTA(Method):
             with updating_statistics(self.model):
                 logits = self.model(images)
             self.resolve(images, logits)
-            self._update(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+            self._update(at_least_float32(logits))
         return logits if self.predict == "before" else self.network_logits(images)
 
     def _update(self, logits: Tensor) -> None:
-        probabilities = logits.detach().softmax(dim=1)
-        past = probabilities.new_full((logits.shape[1],), 1 / logits.shape[1])
-        past = past if self.frequencies is None else self.frequencies.to(past)
-        losses, selected = self._losses(logits)
-        weights = 1 / past[probabilities.argmax(dim=1)]
-        losses = losses * weights * (len(weights) / weights.sum())  # over all images, before they are selected
+        """Take the step with weights from the frequencies so far, then update these."""
+        p = logits.detach().softmax(dim=1)
+        uniform = torch.full_like(p[0], 1 / p.shape[1])
+        past = uniform if self.frequencies is None else self.frequencies.to(p)
+        losses, selected = self.losses(logits)
+        losses = dot(losses, p.argmax(dim=1), past)  # over all images, before they are selected
         record_shares(self, selected=selected)
         if selected.any():
-            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step(losses[selected].mean(), optimizer)
-        mean = probabilities.mean(dim=0)
+            self.optimizer_step(losses[selected].mean(), self.optimizer)
+        mean = p.mean(dim=0)
         if bool(mean.isfinite().all()):
             self.frequencies = self.class_averaging * past + (1 - self.class_averaging) * mean
 
-    def _losses(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def losses(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each image without DOT, and which images count."""
         detached = logits.detach()
         if self.objective == "pseudo":
@@ -150,5 +157,5 @@ class DELTA(Method):
         entropies = self.entropy(logits)
         if self.objective == "entropy":
             return entropies, torch.ones_like(entropies, dtype=torch.bool)
-        weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
+        weights = certainty_weights(entropies, self.margin, logits.shape[1])
         return weights * entropies, reliable(detached, self.margin, self.entropy)

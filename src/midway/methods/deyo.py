@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -11,22 +10,29 @@ from torch.nn.functional import interpolate
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.batch_norm.statistics import has_batch_norm, use_batch_statistics
+from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd
 from midway.adaptation.parameters import (
     check_excluded,
     freeze_all_but,
-    is_transformer,
     last_stage,
     norm_affine,
     outside,
 )
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.selection import logits_to_learn_from, pass_of_selected, record_shares, reliable
+from midway.adaptation.selection import (
+    certainty_weights,
+    logits_to_learn_from,
+    pass_of_selected,
+    record_shares,
+    reliable,
+)
 from midway.adaptation.space import LogUniform, Uniform, search_over
 from midway.adaptation.step_sizes import published_lr
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 
@@ -101,15 +107,13 @@ class DeYO(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        check_optimizer(optimizer, lr)
-        self.entropy = entropy_loss(loss)
-        if margin <= 0 or weight_margin <= 0:
-            raise ValueError(f"margin and weight_margin must be above 0, got {margin} and {weight_margin}.")
-        if grid < 2:
-            raise ValueError(f"grid must be at least 2, got {grid}.")
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(above=0, margin=margin, weight_margin=weight_margin)
+        check_range(at_least=2, grid=grid)
         check_excluded(self.model, exclude)
         if exclude is None:
             self.resolved["exclude"] = exclude = last_stage(self.model)
+        self.entropy = entropy_loss(loss)
         self.margin, self.weight_margin, self.grid = margin, weight_margin, grid
         use_batch_statistics(self.model)
         trainable = freeze_all_but(self.model, outside(norm_affine(self.model), exclude))
@@ -119,47 +123,36 @@ class DeYO(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published values for a problem of this size."""
-        if not problem.is_imagenet_size:
-            return {"threshold": 0.2, "optimizer": "adam", "lr": 1e-3}
-        return {"threshold": 0.3, "optimizer": "sgd", "lr": published_lr(problem.batch_size)}
-
-    def resolve(self, images: Tensor, logits: Tensor) -> None:
-        """Choose the values left at None; those for ImageNet also depend on the network."""
-        given = self.hyperparameters
-        unresolved = given["lr"] is None
-        super().resolve(images, logits)
-        if given["threshold"] is None and (len(images) == 1 or not has_batch_norm(self.model)):
-            self.resolved["threshold"] = 0.2
-        if unresolved and Problem.of(images, logits).is_imagenet_size:
-            self.resolved["lr"] = published_lr(len(images), transformer=is_transformer(self.model))
+        batches_of_batch_norm = problem.has_batch_norm and problem.batch_size > 1
+        threshold = 0.3 if problem.is_imagenet_size and batches_of_batch_norm else 0.2
+        return {"threshold": threshold} | adam_or_sgd(problem, sgd_lr=published_lr(problem))
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the weighted entropy of the selected images and return f(x)."""
         logits: Tensor = self.model(images)
         self.resolve(images, logits)
-        selected, difference = self._select(images, logits.detach().float())
+        selected, plpd = self._select(images, at_least_float32(logits.detach()))
         if selected.any():
-            entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
-            certainty = self.weight_margin * math.log(logits.shape[1]) - entropies.detach()
-            weights = certainty.exp() + difference[selected].exp()
-            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step((weights * entropies).mean(), optimizer)
+            learned = at_least_float32(logits_to_learn_from(self.model, images, logits, selected))
+            entropies = self.entropy(learned)
+            weights = certainty_weights(entropies, self.weight_margin, logits.shape[1]) + plpd[selected].exp()
+            self.optimizer_step((weights * entropies).mean(), self.optimizer)
         return logits
 
     @torch.no_grad()
     def _select(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return which images are used, and the PLPD of those that are reliable."""
         selected = trusted = reliable(logits, self.margin, self.entropy)
-        difference = logits.new_zeros(len(logits))
+        plpd = logits.new_zeros(len(logits))
         if trusted.any():
             shuffled = shuffle_patches(images, self.grid, self.randomness.on(images.device))
             shuffled = shuffled.contiguous(memory_format=self.memory_format)
-            again = pass_of_selected(self.model, shuffled, trusted).float().softmax(dim=1)
+            again = at_least_float32(pass_of_selected(self.model, shuffled, trusted)).softmax(dim=1)
             probability, label = logits[trusted].softmax(dim=1).max(dim=1)
-            difference[trusted] = probability - again.gather(1, label.unsqueeze(1)).squeeze(1)
-            selected = trusted & (difference > self.hyperparameters["threshold"])
+            plpd[trusted] = probability - again.gather(1, label.unsqueeze(1)).squeeze(1)
+            selected = trusted & (plpd > self.hyperparameters["threshold"])
         record_shares(self, reliable=trusted, selected=selected)
-        return selected, difference
+        return selected, plpd
 
 
 def shuffle_patches(images: Tensor, grid: int, generator: torch.Generator) -> Tensor:

@@ -13,9 +13,10 @@ from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.image_statistics import Moments, UnsupportedError, statistics_by_image
 from midway.adaptation.batch_norm.statistics import running_layers
+from midway.adaptation.checks import check_range
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
+from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
 from midway.adaptation.views import CROP_NUMBERS, Crop, crops, draw, quarter_turns
 from midway.sampling import Randomness
 
@@ -52,6 +53,9 @@ class DUA(Method):
             0 or 180). It hardly changes the predictions.
         seed: Seed of the copies.
 
+    Attributes:
+        supports_many_images: Whether several images share a pass; False once the network has not supported it.
+
     Example:
         >>> import midway, torch
         >>> adapted = midway.DUA(midway.models.create("resnet20"), copies=8, images=3)
@@ -79,7 +83,7 @@ class DUA(Method):
         images=Choice(25, 50, 100, 200),
     )
 
-    published = {"rotate": True, "images": 80, "crop": "pad"}  # noqa: RUF012
+    published = preset_values(rotate=True, images=80, crop="pad")
 
     def __init__(
         self,
@@ -100,17 +104,13 @@ class DUA(Method):
                 "momentum and floor must be 0 or more, decay at most 1, and momentum * decay + floor at most 1, "
                 f"got {momentum}, {floor} and {decay}."
             )
-        if copies < 1:
-            raise ValueError(f"copies must be at least 1, got {copies}.")
-        if images is not None and images < 0:
-            raise ValueError(f"images must be 0 or more, or None for all, got {images}.")
-        if crop not in (None, "pad", "resize"):
-            raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
+        check_range(at_least=1, copies=copies)
+        check_range(at_least=0, or_none=True, images=images)
         self.momentum, self.decay, self.floor = momentum, decay, floor
         self.copies, self.images, self.rotate = copies, images, rotate
         self.randomness = self.add_state("randomness", Randomness(seed))
         self.adapted_images = self.add_state("adapted_images", 0)
-        self._supports_many_images = True  # until a pass over several images fails
+        self.supports_many_images = True
         if not any(isinstance(layer, _BatchNorm) for layer in running_layers(self.model)):
             self.images = 0
             warnings.warn(
@@ -132,18 +132,17 @@ class DUA(Method):
     @torch.no_grad()
     def step(self, images: Tensor) -> Tensor:
         """Update the running statistics image by image and return f(x)."""
-        if self.hyperparameters["crop"] is None:
-            self.resolve(images, self.model(images[:2]))
+        self.resolve(images)
         left = len(images) if self.images is None else min(len(images), self.images - self.adapted_images)
         numbers = draw(left, self.copies, self.randomness.on(torch.device("cpu")), CROP_NUMBERS + self.rotate)
-        size = max(1, VALUES_PER_PASS // (self.copies * images[0].numel())) if self._supports_many_images else 1
+        size = max(1, VALUES_PER_PASS // (self.copies * images[0].numel())) if self.supports_many_images else 1
         start = 0
         while start < left:
             some = slice(start, min(start + size, left))
             try:
                 self._update_statistics(images[some], numbers[some])
             except UnsupportedError:
-                self._supports_many_images, size = False, 1
+                self.supports_many_images, size = False, 1
                 continue
             start = some.stop
         return self.network_logits(images)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -13,13 +12,21 @@ from torch.nn.utils import parameters_to_vector
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import split_images, use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.selection import logits_to_learn_from, record_shares, redundancy_margin, reliable
+from midway.adaptation.selection import (
+    certainty_weights,
+    logits_to_learn_from,
+    record_shares,
+    redundancy_margin,
+    reliable,
+)
 from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
+from midway.functional import at_least_float32
 
 MAX_FISHER_IMAGES = 2000
 
@@ -101,21 +108,14 @@ class EATA(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(above=0, margin=margin)
+        check_range(above=0, or_none=True, redundancy=redundancy)
+        check_range(at_least=0, below=1, averaging=averaging)
+        check_range(at_least=0, or_none=True, fisher_weight=fisher_weight)
+        check_range(at_least=1, fisher_batch_size=fisher_batch_size)
         self.entropy = entropy_loss(loss)
-        check_optimizer(optimizer, lr)
-        if margin <= 0:
-            raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
-        if redundancy is not None and redundancy <= 0:
-            raise ValueError(
-                f"redundancy must be a cosine above 0, or None (by the number of classes), got {redundancy}."
-            )
-        if not 0 <= averaging < 1:
-            raise ValueError(f"averaging must be at least 0 and below 1, got {averaging}.")
-        if fisher_weight is not None and fisher_weight < 0:
-            raise ValueError(f"fisher_weight must be 0 or more, got {fisher_weight}.")
-        if fisher_batch_size < 1:
-            raise ValueError(f"fisher_batch_size must be at least 1, got {fisher_batch_size}.")
         self.margin, self.averaging, self.steps, self.predict = margin, averaging, steps, predict
         use_batch_statistics(self.model)
         self.trainable = freeze_all_but(self.model, norm_affine(self.model))
@@ -128,13 +128,9 @@ class EATA(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published values; the redundancy between published numbers of classes is Midway's own."""
-        large = problem.is_imagenet_size
-        return {
-            "fisher_weight": 2000 if large else 1,
-            "redundancy": redundancy_margin(problem.classes),
-            "optimizer": "sgd" if large else "adam",
-            "lr": 2.5e-4 if large else 1e-3,
-        }
+        fisher_weight = 2000 if problem.is_imagenet_size else 1
+        redundancy = redundancy_margin(problem.classes)
+        return {"fisher_weight": fisher_weight, "redundancy": redundancy} | adam_or_sgd(problem, sgd_lr=2.5e-4)
 
     def step(self, images: Tensor) -> Tensor:
         """Select images, minimise their weighted entropy and the penalty, and return f(x)."""
@@ -142,13 +138,13 @@ class EATA(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.resolve(images, logits)
-            selected = self._select(logits.detach().float())
+            selected = self._select(at_least_float32(logits.detach()))
             if selected.any():
-                entropies = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float())
-                weights = (self.margin * math.log(logits.shape[1]) - entropies.detach()).exp()
+                learned = at_least_float32(logits_to_learn_from(self.model, images, logits, selected))
+                entropies = self.entropy(learned)
+                weights = certainty_weights(entropies, self.margin, logits.shape[1])
                 loss = (weights * entropies).mean() + self._penalty()
-                optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-                self.optimizer_step(loss, optimizer)
+                self.optimizer_step(loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)
 
     def _select(self, logits: Tensor) -> Tensor:
@@ -186,7 +182,7 @@ class EATA(Method):
         fisher = torch.zeros_like(self.source_weights)
         with torch.enable_grad():
             for batch in batches:
-                logits = self.model(batch.contiguous(memory_format=self.memory_format)).float()
+                logits = at_least_float32(self.model(batch.contiguous(memory_format=self.memory_format)))
                 loss = cross_entropy(logits, logits.argmax(dim=1))
                 gradients = torch.autograd.grad(loss, self.trainable, materialize_grads=True)
                 fisher += parameters_to_vector(gradients).square() / len(batches)

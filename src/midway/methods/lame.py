@@ -10,9 +10,11 @@ from torch.nn.functional import normalize
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.checks import check_range
+from midway.adaptation.head import features_and_logits, resolve_head
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, Integers, search_over
+from midway.adaptation.space import Choice, Integers, preset_values, search_over
+from midway.functional import at_least_float32
 
 Affinity = Literal["knn", "rbf", "linear"]
 SMALLEST_PROBABILITY = 1e-10
@@ -62,7 +64,7 @@ class LAME(Method):
     names_layers = ("head",)
     search_space = search_over(affinity=Choice("knn", "rbf", "linear"), neighbours=Integers(1, 20, log=True))
 
-    published = {"affinity": "rbf"}  # noqa: RUF012
+    published = preset_values(affinity="rbf")
 
     def __init__(
         self,
@@ -74,20 +76,15 @@ class LAME(Method):
         head: str | None = None,
     ) -> None:
         super().__init__(model)
-        if affinity not in ("knn", "rbf", "linear"):
-            raise ValueError(f"affinity must be 'knn', 'rbf' or 'linear', got {affinity!r}.")
-        if neighbours < 1:
-            raise ValueError(f"neighbours must be at least 1, got {neighbours}.")
-        if iterations < 1:
-            raise ValueError(f"iterations must be at least 1, got {iterations}.")
+        check_range(at_least=1, neighbours=neighbours, iterations=iterations)
         self.affinity, self.neighbours, self.iterations = affinity, neighbours, iterations
-        self.head, _ = head_of(self.model, head)
+        self.head, _ = resolve_head(self, head)
 
     def step(self, images: Tensor) -> Tensor:
         """Smooth f(x) over the graph of the batch."""
         features, logits = features_and_logits(self.model, self.head, images)
-        graph = affinities(features.float(), self.affinity, self.neighbours)
-        smoothed, iterations = smooth(logits.float().softmax(dim=1), graph, self.iterations)
+        graph = affinities(at_least_float32(features), self.affinity, self.neighbours)
+        smoothed, iterations = smooth(at_least_float32(logits).softmax(dim=1), graph, self.iterations)
         self.record(iterations=iterations)
         return smoothed
 

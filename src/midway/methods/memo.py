@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.image_statistics import UnsupportedError
+from midway.adaptation.checks import check_range
 from midway.adaptation.image_weights import weights_by_image
 from midway.adaptation.parameters import refuse_half_precision
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, Integers, LogUniform, search_over
+from midway.adaptation.space import Choice, Integers, LogUniform, preset_values, search_over
 from midway.adaptation.views import Crop, Fill, augmix_views, draw
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 VALUES_PER_PASS = 400_000
@@ -24,7 +26,14 @@ VALUES_PER_PASS = 400_000
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the mean prediction over views, in nats, from logits (..., views, classes)."""
+    """Return the entropy of the mean prediction over views, in nats, from logits (..., views, classes).
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.memo import marginal_entropy
+        >>> marginal_entropy(99 * torch.eye(4)).exp()  # four certain views of four classes
+        tensor(4.)
+    """
     log_mean = logits.log_softmax(dim=-1).logsumexp(dim=-2) - math.log(logits.shape[-2])
     return -(log_mean.exp() * log_mean).sum(dim=-1)
 
@@ -59,6 +68,9 @@ class MEMO(Method):
         images_at_once: Number of images per pass; None limits memory. It does not change the predictions.
         seed: Seed of the views.
 
+    Attributes:
+        supports_many_images: Whether several images share a pass; False once the network has not supported it.
+
     Example:
         >>> import midway, torch
         >>> adapted = midway.MEMO(midway.models.create("resnet20"), views=4)
@@ -82,7 +94,7 @@ class MEMO(Method):
     uses_source_statistics = True
     search_space = search_over(lr=LogUniform(5e-4, 5e-2), steps=Integers(1, 3), prior=Choice(4, 8, 16, 32, 64))
 
-    published = {"fill": "red"}  # noqa: RUF012
+    published = preset_values(fill="red")
 
     def __init__(
         self,
@@ -103,25 +115,15 @@ class MEMO(Method):
                 "the model has no weights to adapt: use a method that adapts something else, such as lame."
             )
         refuse_half_precision(dict(self.model.named_parameters()))
-        if views is not None and views < 1:
-            raise ValueError(f"views must be at least 1, got {views}.")
-        if lr is not None and lr < 0:
-            raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}.")
-        if crop not in (None, "pad", "resize"):
-            raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
-        if prior < 0:
-            raise ValueError(f"prior must be 0 or more, got {prior}.")
-        if fill not in ("grey", "red"):
-            raise ValueError(f"fill must be 'grey' or 'red', got {fill!r}.")
-        if images_at_once is not None and images_at_once < 1:
-            raise ValueError(f"images_at_once must be at least 1, got {images_at_once}.")
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=1, or_none=True, views=views, images_at_once=images_at_once)
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(at_least=0, prior=prior)
         self.steps, self.fill = steps, fill
         self.source_share = prior / (prior + 1)
         self.images_at_once = images_at_once
         self.randomness = self.add_state("randomness", Randomness(seed))
-        self._supports_many_images = True  # until a pass over several images fails
+        self.supports_many_images = True
 
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
@@ -136,24 +138,23 @@ class MEMO(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Adapt to each image from the source weights and predict it."""
-        if None in (self.hyperparameters[name] for name in ("views", "lr", "crop")):
-            self.resolve(images, self.network_logits(images[:2]))
+        self.resolve(images)
         views, crop = self.hyperparameters["views"], self.hyperparameters["crop"]
         numbers = draw(len(images), views, self.randomness.on(torch.device("cpu")))
         size = self.images_at_once or max(1, VALUES_PER_PASS // (views * images[0].numel()))
         logits = []
         for few, drawn in zip(images.split(size), numbers.split(size), strict=True):
             seen = augmix_views(few, drawn, crop, self.fill)
-            if self._supports_many_images and len(few) > 1:
+            if self.supports_many_images and len(few) > 1:
                 try:
                     logits.append(self._adapt(few, seen))
                     continue
                 except (UnsupportedError, RuntimeError, TypeError, IndexError) as error:
                     supported = isinstance(error, torch.OutOfMemoryError)  # the next batch may be smaller
             else:
-                supported = self._supports_many_images
+                supported = self.supports_many_images
             logits += [self._adapt(few[i : i + 1], seen[i : i + 1]) for i in range(len(few))]
-            self._supports_many_images = supported  # not reached if one image alone raises as well
+            self.supports_many_images = supported  # not reached if one image alone raises as well
         return torch.cat(logits)
 
     def _adapt(self, images: Tensor, views: Tensor) -> Tensor:
@@ -167,8 +168,7 @@ class MEMO(Method):
         }
         for _ in range(self.steps):
             with weights_by_image(self.model, weights, len(batch), source_share=self.source_share):
-                logits = self.model(batch)
-                logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+                logits = at_least_float32(self.model(batch))
                 loss = marginal_entropy(logits.unflatten(0, (count, -1)))
                 gradients = torch.autograd.grad(loss.sum(), list(weights.values()), materialize_grads=True)
             weights = self._sgd_step(weights, gradients, loss)

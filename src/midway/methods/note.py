@@ -12,18 +12,27 @@ from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.instance_aware import STANDARD_ERRORS, use_instance_aware_statistics
 from midway.adaptation.batch_norm.replacement import updating_statistics
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.reservoir_memory import ReservoirMemory
-from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
+from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 SMALLEST_PROBABILITY = 1e-6
 
 
 def mean_entropy(logits: Tensor) -> Tensor:
-    """Return the mean of -p log(p + 1e-6) over images and classes, so the entropy is divided by C, as published."""
+    """Return the mean of -p log(p + 1e-6) over images and classes, so the entropy is divided by C, as published.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.note import mean_entropy
+        >>> mean_entropy(torch.zeros(1, 4))  # ln 4 / 4
+        tensor(0.3466)
+    """
     probabilities = logits.softmax(dim=1)
     return -(probabilities * (probabilities + SMALLEST_PROBABILITY).log()).mean()
 
@@ -81,7 +90,7 @@ class NOTE(Method):
         momentum=LogUniform(1e-3, 0.5),
         lr=LogUniform(1e-5, 1e-2),
     )
-    published = {"weight_decay": 5e-4}  # noqa: RUF012
+    published = preset_values(weight_decay=5e-4)
 
     def __init__(
         self,
@@ -98,13 +107,10 @@ class NOTE(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
+        check_range(at_least=1, memory=memory)
+        check_range(at_least=0, at_most=1, momentum=momentum)
+        check_range(at_least=0, lr=lr, weight_decay=weight_decay)
         self.entropy = entropy_loss(loss)
-        if memory < 1:
-            raise ValueError(f"memory must be at least 1, got {memory}.")
-        if sampling not in ("balanced", "recent"):
-            raise ValueError(f"sampling must be 'balanced' or 'recent', got {sampling!r}.")
-        if not 0 <= momentum <= 1:
-            raise ValueError(f"momentum must be between 0 and 1, got {momentum}.")
         self.period = memory
         self.layers = use_instance_aware_statistics(self.model, k, momentum)
         self.batch_statistics = batch_statistics
@@ -144,7 +150,7 @@ class NOTE(Method):
         batch = torch.stack(same_size).contiguous(memory_format=self.memory_format)
         with updating_statistics(self.model):
             logits = self.model(batch)
-        self.optimizer_step(self._loss(logits.to(torch.promote_types(logits.dtype, torch.float32))), self.optimizer)
+        self.optimizer_step(self._loss(at_least_float32(logits)), self.optimizer)
         self.count("updates")
         self.record(stored_classes=len(set(self.memory.classes)))
 

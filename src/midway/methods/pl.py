@@ -6,16 +6,17 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.optimization import Predict, check_protocol
+from midway.adaptation.checks import check_range
+from midway.adaptation.optimization import Predict
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
-from midway.adaptation.selection import confident, record_shares
-from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.adaptation.selection import pseudo_label_loss, record_shares
+from midway.adaptation.space import Integers, LogUniform, Uniform, preset_values, search_over
+from midway.functional import at_least_float32
 
 
 @register
@@ -64,7 +65,7 @@ class PL(Method):
     )
     search_space = search_over(threshold=Uniform(0.5, 0.99), lr=LogUniform(1e-5, 1e-2), steps=Integers(1, 4))
 
-    published = {"trainable": "all", "batch_statistics": False, "lr": 1e-5}  # noqa: RUF012
+    published = preset_values(trainable="all", batch_statistics=False, lr=1e-5)
 
     def __init__(
         self,
@@ -79,11 +80,9 @@ class PL(Method):
         predict: Predict = "before",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
-        if not 0 <= threshold < 1:
-            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
-        if trainable not in ("norm", "all"):
-            raise ValueError(f"trainable must be 'norm' or 'all', got {trainable!r}.")
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=0, below=1, threshold=threshold)
+        check_range(at_least=0, lr=lr)
         self.threshold, self.steps, self.predict = threshold, steps, predict
         if batch_statistics:
             use_batch_statistics(self.model)
@@ -96,9 +95,8 @@ class PL(Method):
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            sure = confident(logits.float(), self.threshold)
+            loss, sure = pseudo_label_loss(at_least_float32(logits), self.threshold)
             record_shares(self, selected=sure)
             if sure.any():
-                trusted = logits[sure].float()
-                self.optimizer_step(cross_entropy(trusted, trusted.argmax(dim=1)), self.optimizer)
+                self.optimizer_step(loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)

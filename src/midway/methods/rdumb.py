@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from midway.adaptation.about import About
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss
 from midway.adaptation.optimization import OptimizerKind
 from midway.adaptation.problem import Problem
@@ -88,8 +89,7 @@ class RDumb(EATA):
             lr=lr,
             loss=loss,
         )
-        if every < 1:
-            raise ValueError(f"every must be at least 1, got {every}.")
+        check_range(at_least=1, every=every)
         self.every = every
         self.batches: int = self.add_state("batches", 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +13,15 @@ from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.averaging import average_towards
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import soft_likelihood_ratio, symmetric_cross_entropy
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import pass_of_selected, record_shares
-from midway.adaptation.space import Choice, LogUniform, Uniform, search_over
-from midway.functional import entropy
+from midway.adaptation.space import Choice, LogUniform, Uniform, preset_values, search_over
+from midway.functional import at_least_float32, entropy
 from midway.sampling import Randomness
 
 PriorCorrection = Literal["logits", "unscaled", "probabilities"]
@@ -83,7 +84,7 @@ class ROID(Method):
         prior_correction=Choice("logits", "probabilities", None),
         lr=LogUniform(1e-5, 1e-2),
     )
-    published = {"prior_correction": "unscaled"}  # noqa: RUF012
+    published = preset_values(prior_correction="unscaled")
 
     def __init__(
         self,
@@ -100,14 +101,10 @@ class ROID(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        check_optimizer(optimizer, lr)
-        if temperature <= 0:
-            raise ValueError(f"temperature must be above 0, got {temperature}.")
-        if not (0 <= averaging < 1 and 0 <= source_share <= 1):
-            raise ValueError(f"averaging and source_share must be shares, got {averaging} and {source_share}.")
-        if prior_correction not in (*get_args(PriorCorrection), None):
-            choices = ", ".join(map(repr, get_args(PriorCorrection)))
-            raise ValueError(f"prior_correction must be {choices} or None, got {prior_correction!r}.")
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(above=0, temperature=temperature)
+        check_range(at_least=0, below=1, averaging=averaging)
+        check_range(at_least=0, at_most=1, source_share=source_share)
         self.temperature, self.averaging, self.source_share = temperature, averaging, source_share
         self.consistency, self.prior_correction = consistency, prior_correction
         use_batch_statistics(self.model)
@@ -122,59 +119,90 @@ class ROID(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published optimiser and step size for CIFAR or for ImageNet."""
-        large = problem.is_imagenet_size
-        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
+        return adam_or_sgd(problem, sgd_lr=2.5e-4)
 
     def step(self, images: Tensor) -> Tensor:
         """Take a step on the weighted loss, average the weights with the source, and return the corrected f(x)."""
         logits: Tensor = self.model(images)
         self.resolve(images, logits)
-        weights = self._weigh(logits.detach().float())
+        detached = at_least_float32(logits.detach())
+        p = finite_probabilities(detached)
+        uniform = detached.new_full(detached.shape[1:], 1 / detached.shape[1])
+        past = uniform if self.mean_prediction is None else self.mean_prediction.to(p)
+        weights = diversity_weights(detached, past, self.temperature)
+        if len(p):
+            self.mean_prediction = self.averaging * past + (1 - self.averaging) * p.mean(dim=0)
         record_shares(self, selected=weights > 0)
         if weights.any():
-            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step(self._loss(images, logits, weights), optimizer)
+            self.optimizer_step(self._loss(images, logits, weights), self.optimizer)
         self._average_weights()
-        return corrected(logits.detach().float(), self.prior_correction)
-
-    def _weigh(self, logits: Tensor) -> Tensor:
-        """Return the weight of each image, 0 for those left out, and update the mean prediction."""
-        finite = logits.isfinite().all(dim=1)
-        weights = logits.new_zeros(len(logits))
-        if not finite.any():
-            return weights
-        p = logits[finite].softmax(dim=1)
-        uniform = torch.full_like(p[0], 1 / p.shape[1])
-        past = uniform if self.mean_prediction is None else self.mean_prediction.to(p)
-        diversity = min_max(1 - cosine_similarity(past.unsqueeze(0), p, dim=1))
-        certainty = min_max(-entropy(logits[finite]))
-        weights[finite] = (diversity * certainty / self.temperature).exp() * (diversity >= diversity.mean())
-        self.mean_prediction = self.averaging * past + (1 - self.averaging) * p.mean(dim=0)
-        return weights
+        return corrected(detached, self.prior_correction)
 
     def _loss(self, images: Tensor, logits: Tensor, weights: Tensor) -> Tensor:
         selected = weights > 0
-        kept = logits[selected].float()
+        kept = at_least_float32(logits[selected])
         losses = soft_likelihood_ratio(kept)
         if self.consistency:
             augmented = self.augmentation(images, self.randomness.on(images.device))
             augmented = augmented.contiguous(memory_format=self.memory_format)
-            losses = losses + symmetric_cross_entropy(pass_of_selected(self.model, augmented, selected).float(), kept)
+            again = at_least_float32(pass_of_selected(self.model, augmented, selected))
+            losses = losses + symmetric_cross_entropy(again, kept)
         return (weights[selected] * losses).sum() / len(images)
 
     def _average_weights(self) -> None:
         average_towards(self.trainable, self.source_weights, self.source_share)
 
 
+def finite_probabilities(logits: Tensor) -> Tensor:
+    """Return the probabilities of the images whose logits are finite.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.roid import finite_probabilities
+        >>> finite_probabilities(torch.tensor([[0.0, 0.0], [0.0, torch.nan]]))
+        tensor([[0.5000, 0.5000]])
+    """
+    return logits[logits.isfinite().all(dim=1)].softmax(dim=1)
+
+
+def diversity_weights(logits: Tensor, mean_prediction: Tensor, temperature: float) -> Tensor:
+    """Return exp(d c / T) of images with diversity d and certainty c, and 0 if d is below its mean: (N, C) -> (N,).
+
+    d is the distance from the mean prediction, 1 minus the cosine, and c the negative entropy, both scaled to [0, 1]
+    over the batch. Images whose logits are not finite have weight 0.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.roid import diversity_weights
+        >>> logits = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]).log()
+        >>> diversity_weights(logits, torch.tensor([0.9, 0.1]), temperature=1.0)  # (d, c) are (0, 1), (0.4, 0), (1, 1)
+        tensor([0.0000, 0.0000, 2.7183])
+    """
+    weights, finite = logits.new_zeros(len(logits)), logits.isfinite().all(dim=1)
+    if finite.any():
+        p = finite_probabilities(logits)
+        diversity = min_max(1 - cosine_similarity(mean_prediction.unsqueeze(0), p, dim=1))
+        certainty = min_max(-entropy(logits[finite]))
+        weights[finite] = (diversity * certainty / temperature).exp() * (diversity >= diversity.mean())
+    return weights
+
+
 def min_max(values: Tensor) -> Tensor:
-    """Scale values to [0, 1]; equal values become 0, where the formula is 0 / 0."""
+    """Scale values to [0, 1]; equal values become 0, where the formula is 0 / 0.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.roid import min_max
+        >>> min_max(torch.tensor([1.0, 3.0, 2.0]))
+        tensor([0.0000, 1.0000, 0.5000])
+    """
     low, high = values.aminmax()
     return (values - low) / (high - low) if high > low else torch.zeros_like(values)
 
 
 def corrected(logits: Tensor, how: PriorCorrection | None) -> Tensor:
     """Correct predictions by the smoothed mean prediction of their batch; smaller batches are smoothed more."""
-    p = logits[logits.isfinite().all(dim=1)].softmax(dim=1)
+    p = finite_probabilities(logits)
     if how is None or not len(p):
         return logits
     mean = p.mean(dim=0)

@@ -15,11 +15,12 @@ from midway.adaptation.balanced_memory import BalancedMemory
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.replacement import updating_statistics
 from midway.adaptation.batch_norm.robust import use_robust_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import soft_cross_entropy
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, LogUniform, search_over
-from midway.functional import entropy
+from midway.functional import at_least_float32, entropy
 from midway.sampling import Randomness
 
 
@@ -86,14 +87,9 @@ class RoTTA(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        if memory < 1 or interval < 1:
-            raise ValueError(f"memory and interval must be at least 1, got {memory} and {interval}.")
-        if not (0 <= teacher_share <= 1 and 0 <= statistics_share <= 1):
-            raise ValueError(
-                f"teacher_share and statistics_share must be shares, got {teacher_share} and {statistics_share}."
-            )
-        if lr < 0:
-            raise ValueError(f"lr must be 0 or more, got {lr}.")
+        check_range(at_least=1, memory=memory, interval=interval)
+        check_range(at_least=0, at_most=1, teacher_share=teacher_share, statistics_share=statistics_share)
+        check_range(at_least=0, lr=lr)
         self.interval, self.teacher_share = interval, teacher_share
         use_robust_statistics(self.model, statistics_share)
         self.add_state("model", self.model)  # the teacher: its weights change without being trainable
@@ -112,7 +108,7 @@ class RoTTA(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Predict with the teacher, then offer the images to the memory and update after every few of them."""
-        logits = self.network_logits(images).float()
+        logits = at_least_float32(self.network_logits(images))
         labels = logits.argmax(dim=1).tolist()
         uncertainties = (entropy(logits) / math.log(logits.shape[1])).tolist()
         for image, label, uncertainty in zip(images, labels, uncertainties, strict=True):
@@ -127,9 +123,9 @@ class RoTTA(Method):
         images = self.memory.images().contiguous(memory_format=self.memory_format)
         augmented = self.augmentation(images, self.randomness.on(images.device))
         with torch.no_grad(), updating_statistics(self.teacher):
-            taught = self.teacher(images).float()
+            taught = at_least_float32(self.teacher(images))
         with updating_statistics(self.student):
-            logits = self.student(augmented.contiguous(memory_format=self.memory_format)).float()
+            logits = at_least_float32(self.student(augmented.contiguous(memory_format=self.memory_format)))
         timeliness = torch.sigmoid(-logits.new_tensor(self.memory.ages()))  # e^-a / (1 + e^-a)
         self.optimizer_step((timeliness * soft_cross_entropy(logits, taught)).mean(), self.optimizer)
         average_towards(self.teacher.parameters(), self.student.parameters(), self.teacher_share)

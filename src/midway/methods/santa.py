@@ -13,13 +13,15 @@ from midway.adaptation.about import About
 from midway.adaptation.augmentation import Augmentation
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import split_images, use_batch_statistics
-from midway.adaptation.head import features_and_logits, head_of
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, check_optimizer
+from midway.adaptation.checks import check_range
+from midway.adaptation.head import features_and_logits, resolve_head
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.prototypes import check_sources, checked_prototypes, class_means
 from midway.adaptation.registry import register
 from midway.adaptation.space import LogUniform, search_over
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 IMAGES_PER_PASS = 200
@@ -27,7 +29,14 @@ PROJECTED = 128
 
 
 def anchoring(logits: Tensor, augmented: Tensor, anchor: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the predictions of x and of a(x), half each, with log p of the anchor on x."""
+    """Return the mean cross-entropy of the predictions of x and of a(x), half each, with log p of the anchor on x.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.santa import anchoring
+        >>> anchoring(*torch.zeros(3, 1, 4)).exp()
+        tensor(4.)
+    """
     predicted = (logits.softmax(dim=1) + augmented.softmax(dim=1)) / 2
     return -(predicted * anchor.detach().log_softmax(dim=1)).sum(dim=1).mean()
 
@@ -37,6 +46,13 @@ def alignment(views: Tensor, temperature: float) -> Tensor:
 
     For each view, this is the mean of -log softmax(cosines / temperature) over the other views of its image, where the
     softmax is over all views but itself.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.santa import alignment
+        >>> views = torch.eye(2).expand(2, 2, 2)  # two equal views of each of two orthogonal images
+        >>> alignment(views, temperature=1.0)  # ln (e + 2) - 1
+        tensor(0.5514)
     """
     count, images = views.shape[:2]
     units = normalize(views.flatten(0, 1), dim=1)
@@ -45,6 +61,18 @@ def alignment(views: Tensor, temperature: float) -> Tensor:
     positive = torch.eye(images, dtype=torch.bool, device=views.device).repeat(count, count) & ~same
     log_probabilities = similarity.log_softmax(dim=1).masked_fill(~positive, 0)
     return -log_probabilities.sum(dim=1).div(count - 1).mean()
+
+
+def nearest_prototypes(features: Tensor, prototypes: Tensor) -> Tensor:
+    """Return for each of the features (N, width) the prototype (C, width) with the largest cosine.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.santa import nearest_prototypes
+        >>> nearest_prototypes(torch.tensor([[3.0, 1.0]]), torch.tensor([[0.0, 9.0], [1.0, 0.0]]))
+        tensor([[1., 0.]])
+    """
+    return prototypes[(normalize(features, dim=1) @ normalize(prototypes, dim=1).T).argmax(dim=1)]
 
 
 @register
@@ -121,18 +149,13 @@ class SANTA(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        check_optimizer(optimizer, lr)
-        if anchor_weight < 0 or contrast_weight < 0 or temperature <= 0:
-            raise ValueError(
-                "anchor_weight and contrast_weight must be 0 or more and temperature above 0, got "
-                f"{anchor_weight}, {contrast_weight} and {temperature}."
-            )
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(at_least=0, anchor_weight=anchor_weight, contrast_weight=contrast_weight)
+        check_range(above=0, temperature=temperature)
         check_sources(source_images, source_labels, prototypes)
         self.anchor_weight, self.contrast_weight, self.temperature = anchor_weight, contrast_weight, temperature
         use_batch_statistics(self.model)
-        self.head_layer, layer = head_of(self.model, head)
-        if head is None:
-            self.resolved["head"] = self.head_layer
+        self.head, layer = resolve_head(self, head)
         trainable = freeze_all_but(self.model, norm_affine(self.model))
         frozen = {id(p): p for p in self.model.parameters() if not p.requires_grad}
         self.anchor = copy.deepcopy(self.model, memo=frozen).requires_grad_(False)
@@ -158,34 +181,26 @@ class SANTA(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the published optimiser and step size for CIFAR or for ImageNet."""
-        large = problem.is_imagenet_size
-        return {"optimizer": "sgd" if large else "adam", "lr": 0.01 if large else 1e-3}
+        return adam_or_sgd(problem, sgd_lr=0.01)
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the two losses and return f(x)."""
-        exact = torch.promote_types(images.dtype, torch.float32)
         changed = self.augmentation(images, self.randomness.on(images.device))
         changed = changed.contiguous(memory_format=self.memory_format)
-        features, logits = features_and_logits(self.model, self.head_layer, images, gradients=True)
+        features, logits = features_and_logits(self.model, self.head, images, gradients=True)
         self.resolve(images, logits)
-        augmented = features_and_logits(self.model, self.head_layer, changed, gradients=True)
+        augmented = features_and_logits(self.model, self.head, changed, gradients=True)
         with torch.no_grad():
             anchor = self.anchor(images)
-        near = self._nearest(features.detach().to(exact))
+        z = at_least_float32(features.detach())
+        near = nearest_prototypes(z, self.prototypes.to(z))
+        near = near if self.measured else near * z.norm(dim=1).mean()  # rows of the head have length 1
         views = torch.stack([near.to(features), features, augmented[0]]).to(next(self.projector.parameters()))
-        contrast = alignment(self.projector(views).to(exact), self.temperature)
-        anchored = anchoring(logits.to(exact), augmented[1].to(exact), anchor.to(exact))
+        contrast = alignment(at_least_float32(self.projector(views)), self.temperature)
+        anchored = anchoring(*(at_least_float32(each) for each in (logits, augmented[1], anchor)))
         self.record(anchoring=anchored.item(), contrast=contrast.item())
-        optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-        self.optimizer_step(self.anchor_weight * anchored + self.contrast_weight * contrast, optimizer)
+        self.optimizer_step(self.anchor_weight * anchored + self.contrast_weight * contrast, self.optimizer)
         return logits
-
-    def _nearest(self, features: Tensor) -> Tensor:
-        """Return for each image the prototype with the largest cosine; rows of the head at the features' length."""
-        prototypes = self.prototypes.to(features)
-        nearest = (normalize(features, dim=1) @ normalize(prototypes, dim=1).T).argmax(dim=1)
-        chosen = prototypes[nearest]
-        return chosen if self.measured else chosen * features.norm(dim=1).mean()
 
     def _mean_features(self, images: Tensor, labels: Tensor | None, classes: int) -> Tensor:
         """Return the mean features of the images of each class, in batches, with their statistics."""
@@ -195,7 +210,7 @@ class SANTA(Method):
         except (TypeError, ValueError) as error:
             raise type(error)(f"source_images: {error}") from error
         batches = split_images(images, IMAGES_PER_PASS)
-        answers = [features_and_logits(self.model, self.head_layer, few) for few in batches]
+        answers = [features_and_logits(self.model, self.head, few) for few in batches]
         features = torch.cat([each for each, _ in answers])
         labels = torch.cat([logits for _, logits in answers]).argmax(dim=1) if labels is None else labels
         return class_means(features, labels, classes)

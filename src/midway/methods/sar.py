@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import Predict, check_protocol, sam_step
+from midway.adaptation.optimization import Predict, sam_step
 from midway.adaptation.parameters import (
     check_excluded,
     freeze_all_but,
-    is_transformer,
     last_stage,
     norm_affine,
     outside,
@@ -24,8 +24,9 @@ from midway.adaptation.parameters import (
 from midway.adaptation.problem import IMAGENET_SIZE, Problem
 from midway.adaptation.registry import register
 from midway.adaptation.selection import logits_to_learn_from, mixes_images, record_shares, reliable
-from midway.adaptation.space import Integers, LogUniform, Uniform, search_over
+from midway.adaptation.space import Integers, LogUniform, Uniform, preset_values, search_over
 from midway.adaptation.step_sizes import published_lr
+from midway.functional import at_least_float32
 
 AVERAGING = 0.9  # share of the past in the moving mean of the loss (the paper)
 
@@ -88,7 +89,7 @@ class SAR(Method):
         steps=Integers(1, 4),
     )
 
-    published = {"recover_below": 0.2}  # noqa: RUF012
+    published = preset_values(recover_below=0.2)
 
     def __init__(
         self,
@@ -105,19 +106,15 @@ class SAR(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
-        self.entropy = entropy_loss(loss)
-        if margin <= 0:
-            raise ValueError(f"margin must be a share of ln C above 0, got {margin}.")
-        if rho < 0:
-            raise ValueError(f"rho must be 0 or more, got {rho}.")
-        if lr is not None and lr < 0:
-            raise ValueError(f"lr must be 0 or more, or None (by the size of the problem), got {lr}.")
+        check_range(at_least=1, steps=steps)
+        check_range(above=0, margin=margin)
+        check_range(at_least=0, rho=rho)
+        check_range(at_least=0, or_none=True, lr=lr)
+        check_range(at_least=0, below=1, momentum=momentum)
         check_excluded(self.model, exclude)
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}.")
         if exclude is None:
             self.resolved["exclude"] = exclude = last_stage(self.model)
+        self.entropy = entropy_loss(loss)
         self.margin, self.rho, self.steps, self.predict = margin, rho, steps, predict
         use_batch_statistics(self.model)
         trainable = freeze_all_but(self.model, outside(norm_affine(self.model), exclude))
@@ -132,15 +129,8 @@ class SAR(Method):
         small = 0.01 if problem.classes < 100 else 0.001
         return {
             "recover_below": round(0.2 * share, 4),
-            "lr": published_lr(problem.batch_size) if problem.is_imagenet_size else small,
+            "lr": published_lr(problem) if problem.is_imagenet_size else small,
         }
-
-    def resolve(self, images: Tensor, logits: Tensor) -> None:
-        """Choose the values left at None; the step size for ImageNet also depends on the network."""
-        unresolved = self.hyperparameters["lr"] is None
-        super().resolve(images, logits)
-        if unresolved and Problem.of(images, logits).is_imagenet_size:
-            self.resolved["lr"] = published_lr(len(images), transformer=is_transformer(self.model))
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the entropy of the reliable images by SAM, reset after a collapse, and return f(x)."""
@@ -148,7 +138,7 @@ class SAR(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.resolve(images, logits)
-            selected = reliable(logits.detach().float(), self.margin, self.entropy)
+            selected = reliable(at_least_float32(logits.detach()), self.margin, self.entropy)
             record_shares(self, reliable=selected)
             if selected.any():
                 self._update(images, logits, selected)
@@ -159,7 +149,8 @@ class SAR(Method):
 
         def perturbed_loss() -> Tensor | None:
             mixed = mixes_images(self.model)  # the other images are needed only for batch statistics
-            perturbed = (self.model(images)[selected] if mixed else self.model(images[selected])).float()
+            perturbed = self.model(images)[selected] if mixed else self.model(images[selected])
+            perturbed = at_least_float32(perturbed)
             still_reliable = reliable(perturbed.detach(), self.margin, self.entropy)
             if not still_reliable.any():
                 return None
@@ -169,7 +160,8 @@ class SAR(Method):
 
         for group in self.optimizer.param_groups:
             group["lr"] = self.hyperparameters["lr"]
-        loss = self.entropy(logits_to_learn_from(self.model, images, logits, selected).float()).mean()
+        learned = at_least_float32(logits_to_learn_from(self.model, images, logits, selected))
+        loss = self.entropy(learned).mean()
         if sam_step(loss, perturbed_loss, self.optimizer, rho=self.rho):
             self._recover(losses[0])
         elif losses:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
-from midway.adaptation.head import head_of
+from midway.adaptation.checks import check_range
+from midway.adaptation.head import body_of, resolve_head
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import Predict, check_protocol
+from midway.adaptation.optimization import Predict
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.registry import register
-from midway.adaptation.selection import confident, record_shares
-from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, search_over
-from midway.functional import entropy
+from midway.adaptation.selection import pseudo_label_loss, record_shares
+from midway.adaptation.space import Choice, Integers, LogUniform, Uniform, preset_values, search_over
+from midway.functional import at_least_float32, entropy
+
+
+def information_maximization(logits: Tensor, measure: Callable[[Tensor], Tensor] = entropy) -> Tensor:
+    """Return L_ent + L_div: the mean entropy of the predictions, or another measure, minus the entropy of their mean.
+
+    It is lowest, -ln C, if each prediction is certain and all classes are equally frequent.
+
+    Example:
+        >>> import torch
+        >>> from midway.methods.shot import information_maximization
+        >>> certain = 99 * torch.eye(4)
+        >>> information_maximization(certain).exp(), information_maximization(certain[[0, 0]]).exp()
+        (tensor(0.2500), tensor(1.))
+    """
+    log_mean = logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)  # ln of the mean prediction, plus ln N
+    return measure(logits).mean() - entropy(log_mean).squeeze(0)
 
 
 @register
@@ -74,7 +91,7 @@ class SHOT(Method):
         steps=Integers(1, 4),
     )
 
-    published = {"pseudo_weight": 0.3}  # noqa: RUF012
+    published = preset_values(pseudo_weight=0.3)
 
     def __init__(
         self,
@@ -91,17 +108,16 @@ class SHOT(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=0, pseudo_weight=pseudo_weight, lr=lr)
+        check_range(at_least=0, below=1, threshold=threshold)
         self.entropy = entropy_loss(loss)
-        if trainable not in ("body", "norm"):
-            raise ValueError(f"trainable must be 'body' or 'norm', got {trainable!r}.")
-        if pseudo_weight < 0:
-            raise ValueError(f"pseudo_weight must be 0 or more, got {pseudo_weight}.")
-        if not 0 <= threshold < 1:
-            raise ValueError(f"threshold must be a probability, at least 0 and below 1, got {threshold}.")
         self.pseudo_weight, self.threshold, self.steps, self.predict = pseudo_weight, threshold, steps, predict
         use_batch_statistics(self.model)
-        parameters = norm_affine(self.model) if trainable == "norm" else self._body(head)
+        if trainable == "norm":
+            parameters = norm_affine(self.model)
+        else:
+            parameters = body_of(self.model, resolve_head(self, head)[1])
         optimizer = torch.optim.Adam(freeze_all_but(self.model, parameters), lr=lr, betas=betas)
         self.optimizer = self.add_state("optimizer", optimizer)
 
@@ -110,25 +126,9 @@ class SHOT(Method):
         logits: Tensor
         for _ in range(self.steps):
             logits = self.model(images)
-            self.optimizer_step(self._loss(logits.float()), self.optimizer)
+            z = at_least_float32(logits)
+            loss = information_maximization(z, self.entropy)
+            pseudo_loss, sure = pseudo_label_loss(z, self.threshold)
+            record_shares(self, confident=sure)
+            self.optimizer_step(loss + self.pseudo_weight * pseudo_loss, self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)
-
-    def _loss(self, logits: Tensor) -> Tensor:
-        log_mean_prediction = logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)  # up to a constant
-        loss = self.entropy(logits).mean() - entropy(log_mean_prediction).squeeze(0)
-        sure = confident(logits.detach(), self.threshold)
-        record_shares(self, confident=sure)
-        if sure.any():
-            trusted = logits[sure]
-            loss = loss + self.pseudo_weight * cross_entropy(trusted, trusted.argmax(dim=1))
-        return loss
-
-    def _body(self, head: str | None) -> dict[str, nn.Parameter]:
-        name, layer = head_of(self.model, head)
-        if head is None:
-            self.resolved["head"] = name
-        frozen = {id(parameter) for parameter in layer.parameters()}
-        body = {key: p for key, p in self.model.named_parameters() if id(p) not in frozen}
-        if not body:
-            raise ValueError("the model has no weights besides its head, so SHOT has nothing to adapt.")
-        return body

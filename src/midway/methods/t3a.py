@@ -8,10 +8,10 @@ from torch.nn.functional import normalize
 
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
-from midway.adaptation.head import features_and_logits, head_of
+from midway.adaptation.head import features_and_logits, resolve_head
 from midway.adaptation.registry import register
 from midway.adaptation.space import Choice, search_over
-from midway.functional import entropy
+from midway.functional import at_least_float32, entropy
 
 
 @register
@@ -64,19 +64,19 @@ class T3A(Method):
         if supports < 1 and supports != -1:
             raise ValueError(f"supports must be at least 1, or -1 to keep all, got {supports}.")
         self.supports = supports
-        self.head, layer = head_of(self.model, head)
+        self.head, layer = resolve_head(self, head)
         rows = layer.weight.detach()
         with torch.no_grad():
-            answers = layer(rows).float()
+            answers = at_least_float32(layer(rows))
         self.entropies = self.add_state("entropies", entropy(answers))
-        self.unit_supports = self.add_state("unit_supports", normalize(rows.float(), dim=1))
+        self.unit_supports = self.add_state("unit_supports", normalize(at_least_float32(rows), dim=1))
         self.labels = self.add_state("labels", answers.argmax(dim=1))  # not the row's class, as published
         self.seen = self.add_state("seen", len(rows))
 
     def step(self, images: Tensor) -> Tensor:
         """Add the batch to the supports and return the logits of the prototypes."""
         features, logits = features_and_logits(self.model, self.head, images)
-        features, logits = features.to(self.unit_supports), logits.float()
+        features, logits = features.to(self.unit_supports), at_least_float32(logits)
         classes = logits.shape[1]
         finite = features.isfinite().all(dim=1) & logits.isfinite().all(dim=1)  # others would spoil the prototype
         self.count("images_left_out", int((~finite).sum()))

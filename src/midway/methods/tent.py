@@ -9,12 +9,14 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.base import Method
 from midway.adaptation.batch_norm.statistics import use_batch_statistics
+from midway.adaptation.checks import check_range
 from midway.adaptation.losses import EntropyLoss, entropy_loss
-from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, check_optimizer, check_protocol
+from midway.adaptation.optimization import LazyOptimizer, OptimizerKind, Predict, adam_or_sgd
 from midway.adaptation.parameters import freeze_all_but, norm_affine
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
 from midway.adaptation.space import Integers, LogUniform, search_over
+from midway.functional import at_least_float32
 
 
 @register
@@ -70,11 +72,10 @@ class Tent(Method):
         loss: EntropyLoss = "entropy",
     ) -> None:
         super().__init__(model)
-        check_protocol(steps, predict)
+        check_range(at_least=1, steps=steps)
+        check_range(at_least=0, or_none=True, lr=lr)
         self.entropy = entropy_loss(loss)
-        check_optimizer(optimizer, lr)
-        self.steps = steps
-        self.predict = predict
+        self.steps, self.predict = steps, predict
         use_batch_statistics(self.model)
         trainable = freeze_all_but(self.model, norm_affine(self.model))
         self.optimizer = self.add_state("optimizer", LazyOptimizer(trainable, betas))
@@ -82,8 +83,7 @@ class Tent(Method):
     @classmethod
     def defaults_for(cls, problem: Problem) -> dict[str, Any]:
         """Return the paper's optimiser and step size for CIFAR or for ImageNet."""
-        large = problem.is_imagenet_size
-        return {"optimizer": "sgd" if large else "adam", "lr": 2.5e-4 if large else 1e-3}
+        return adam_or_sgd(problem, sgd_lr=2.5e-4)
 
     def step(self, images: Tensor) -> Tensor:
         """Minimise the mean entropy H(f(x)) and return f(x)."""
@@ -91,6 +91,5 @@ class Tent(Method):
         for _ in range(self.steps):
             logits = self.model(images)
             self.resolve(images, logits)
-            optimizer = self.optimizer.get(self.hyperparameters["optimizer"], self.hyperparameters["lr"])
-            self.optimizer_step(self.entropy(logits.float()).mean(), optimizer)
+            self.optimizer_step(self.entropy(at_least_float32(logits)).mean(), self.optimizer)
         return logits if self.predict == "before" else self.network_logits(images)

@@ -11,11 +11,13 @@ from torch import Tensor, nn
 from midway.adaptation.about import About
 from midway.adaptation.auxiliary import AuxiliaryHead, parameters_behind
 from midway.adaptation.base import Method
+from midway.adaptation.checks import check_range
 from midway.adaptation.parameters import freeze_all_but
 from midway.adaptation.problem import Problem
 from midway.adaptation.registry import register
-from midway.adaptation.space import Choice, LogUniform, search_over
+from midway.adaptation.space import Choice, LogUniform, preset_values, search_over
 from midway.adaptation.views import CROP_NUMBERS, Crop, crops, draw, quarter_turns
+from midway.functional import at_least_float32
 from midway.sampling import Randomness
 
 Trainable = Literal["shared", "branch"]
@@ -88,13 +90,7 @@ class TTT(Method):
     )
     uses_source_statistics = True
     search_space = search_over(lr=LogUniform(1e-4, 1e-1), images_per_step=Choice(1, 2, 4, 8, 16, 32))
-    published = {  # noqa: RUF012
-        "online": False,
-        "copies": 32,
-        "rotations": "random",
-        "trainable": "branch",
-        "crop": "pad",
-    }
+    published = preset_values(online=False, copies=32, rotations="random", trainable="branch", crop="pad")
 
     def __init__(
         self,
@@ -112,17 +108,11 @@ class TTT(Method):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        if lr < 0:
-            raise ValueError(f"lr must be 0 or more, got {lr}.")
-        for name, value in (("steps", steps), ("images_per_step", images_per_step), ("copies", copies)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
-        if rotations not in ("each", "random"):
-            raise ValueError(f"rotations must be 'each' or 'random', got {rotations!r}.")
-        if trainable not in ("shared", "branch"):
-            raise ValueError(f"trainable must be 'shared' or 'branch', got {trainable!r}.")
-        if crop not in (None, "pad", "resize"):
-            raise ValueError(f"crop must be 'pad', 'resize' or None, got {crop!r}.")
+        check_range(at_least=0, lr=lr)
+        check_range(at_least=1, images_per_step=images_per_step, copies=copies)
+        check_range(at_least=1, or_none=True, steps=steps)
+        if steps is None:
+            self.resolved["steps"] = 1 if online else 10
         self.online, self.images_per_step, self.copies, self.rotations = online, images_per_step, copies, rotations
         self.auxiliary = AuxiliaryHead(self.model, auxiliary, outputs=4, task="rotation")
         both = parameters_behind(self.model, self.auxiliary)
@@ -137,10 +127,7 @@ class TTT(Method):
 
     def step(self, images: Tensor) -> Tensor:
         """Learn the rotations of some images at a time and return f(x)."""
-        if self.hyperparameters["crop"] is None:
-            self.resolve(images, images.new_empty(0, 0))  # the number of classes does not matter
-        if self.hyperparameters["steps"] is None:
-            self.resolved["steps"] = 1 if self.online else 10
+        self.resolve(images)
         generator = self.randomness.on(torch.device("cpu"))
         numbers = draw(len(images), self.hyperparameters["steps"] * self.copies, generator, CROP_NUMBERS + 1)
         groups = zip(images.split(self.images_per_step), numbers.split(self.images_per_step), strict=True)
@@ -171,4 +158,4 @@ class TTT(Method):
         turned = quarter_turns(copies, turns.to(copies.device)).flatten(0, 1)
         labels = rotation_labels(turns.flatten(), square=images.shape[2] == images.shape[3]).to(images.device)
         logits = self.auxiliary(turned.contiguous(memory_format=self.memory_format))
-        return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), labels)
+        return F.cross_entropy(at_least_float32(logits), labels)
