@@ -90,7 +90,7 @@ def remove(path: Path) -> None:
 
 
 def is_printable(text: str) -> bool:
-    """Tell whether a text can be a line of a file or a terminal.
+    """Return whether a text can be a line of a file or a terminal.
 
     Not if it has control characters, or if the command line had bytes that are not UTF-8.
     """

@@ -298,7 +298,7 @@ def _serve(connection: Connection) -> None:
 
 
 def _survives_pickle(error: Exception) -> bool:
-    """Tell whether an exception arrives whole: some hold what cannot be sent, or need more than their message."""
+    """Return whether an exception arrives whole: some hold what cannot be sent, or need more than their message."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 written in this line
     except Exception:  # the code of an exception can raise anything

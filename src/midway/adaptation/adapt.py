@@ -115,7 +115,10 @@ def preset(method: str, name: str) -> dict[str, Any]:
     if name not in PRESETS:
         raise ValueError(unknown("preset", str(name), PRESETS))
     if name == "published":
-        return dict(find(method).published)
+        published = find(method).published
+        if not published and not find(method).__module__.startswith("midway."):
+            raise ValueError(f"{method} has no published settings: its class may have some, published = {{...}}.")
+        return dict(published)
     if name == "printed":
         if (printed := find(method).printed) is None:
             raise ValueError(f'{method} has no preset "printed", which is of mita: use "published".')

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from midway._registry import Registry
+from midway.adaptation.about import About
 from midway.adaptation.base import Method
 
 METHODS: Registry[type[Method]] = Registry("method", group="methods", package="midway.methods")
@@ -29,6 +30,8 @@ def register(method: M) -> M:
         >>> methods.register(methods.Tent) is methods.Tent
         True
     """
+    if not isinstance(getattr(method, "about", None), About):
+        raise TypeError(f'{method.__name__} must say what it is: about = midway.methods.About("its_name").')
     METHODS.add(method.about.name, method)
     return method
 

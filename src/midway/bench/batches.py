@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,14 @@ from midway.bench.measure import AnyStream
 from midway.bench.resources import arrange
 from midway.data import ImageSet, load, names
 from midway.data.class_lists import Classes
+from midway.data.datasets import REGISTRY as DATA_SETS
 from midway.data.image_set import UNLABELLED
 from midway.data.torch_datasets import IMAGE_KEYS, as_array, read_fields
-from midway.streams import Batch, Stream, pure
+from midway.streams import Batch, Stream
+from midway.streams.scenarios import folder_classes
+
+NAMED = re.compile(r"(?P<name>[^:@]+)(:(?P<shift>[^:@]+))?(@(?P<folder>.+))?")
+"""The name of a data set, perhaps with a corruption or domain and with a folder."""
 
 EXPECTED = (
     "give batches of images with or without labels, as a torch DataLoader does, a folder, arrays, a data set or a "
@@ -121,7 +127,7 @@ class Replayed(_Adaptor):
 
 
 def is_repeatable(stream: AnyStream) -> bool:
-    """Tell whether every method can read the same batches in the same order from the source itself."""
+    """Return whether every method can read the same batches in the same order from the source itself."""
     if isinstance(stream, FirstImages):
         return is_repeatable(stream.stream)
     source = stream.source if isinstance(stream, Batches) else None
@@ -146,9 +152,7 @@ def as_stream(
     logits = None
     name = f"folder {data}" if isinstance(data, str | Path) and Path(data).is_dir() else None
     if isinstance(data, str | Path):
-        check_folder(data)
-        named = isinstance(data, str) and data in names() and not Path(data).is_dir()
-        data = load(str(data) if named else "folder", None if named else data, classes=classes, size=size)
+        data = _load_named(data, classes=classes, size=size)
     elif classes is not None:
         raise ValueError("classes= applies to folders of images: leave it out, or number the labels by the logits.")
     elif size is not None:
@@ -157,8 +161,9 @@ def as_stream(
         logits = data.logits
         side = min(data.images.shape[1:3])
         batch_size = batch_size or published_batch_size(side)
-        data = pure(arrange(data, images=None, seed=seed), "clean", batch_size=batch_size)
-        data.name = name or data.name  # what messages call it; pure:clean is unknown to who gave a folder
+        name, data = name or data.name, arrange(data, images=None, seed=seed)
+        sources = dict.fromkeys(Batches.groups, data.images)  # whether they are clean is not known
+        data = Stream(sources, data.labels, batch_size=batch_size, name=name, folder_classes=folder_classes(data))
     stream = data if isinstance(data, Stream) else _as_batches(data, batch_size)
     return stream if images is None else FirstImages(stream, images), logits
 
@@ -169,9 +174,16 @@ def published_batch_size(side: int) -> int:
 
 
 def check_folder(data: str | Path) -> None:
-    """Raise if data are neither a folder nor the name of a data set."""
-    if data in names() or Path(data).expanduser().exists():
+    """Raise if data are neither a folder, a file of arrays, nor the name of a data set."""
+    if _parse_name(data) is not None:
         return
+    path = Path(data).expanduser()
+    if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
+        return
+    if path.exists():
+        raise ValueError(
+            f"{data} is a file: give a folder of images, or a .npz file with the arrays images and labels."
+        )
     written_as_path = isinstance(data, Path) or "/" in data or data.startswith("~")
     remedy = (
         ": give one with a folder of images for each class, or the name of a data set"
@@ -179,6 +191,42 @@ def check_folder(data: str | Path) -> None:
         else ", and no data set has this name: `midway data ls` lists them"
     )
     raise FileNotFoundError(f"there is no folder {data}{remedy}.")
+
+
+def _parse_name(data: str | Path) -> re.Match[str] | None:
+    """Return the parts of the name of a data set, its shift and its folder; None for anything else."""
+    if isinstance(data, Path) or Path(data).exists():
+        return None
+    match = NAMED.fullmatch(data)
+    return match if match is not None and match["name"] in names() else None
+
+
+def _load_named(data: str | Path, *, classes: Classes | None, size: int | None) -> Any:
+    """Load a folder, a file of arrays, or a data set by name."""
+    check_folder(data)
+    match = _parse_name(data)
+    if match is None:
+        path = Path(data).expanduser()
+        if path.is_dir():
+            return load("folder", data, classes=classes, size=size)
+        if classes is not None or size is not None:
+            raise ValueError("classes= and size= apply to images in files, not to arrays: leave them out.")
+        with np.load(path, allow_pickle=False) as arrays:
+            images, labels = read_fields(arrays)
+            if images is None:
+                raise ValueError(
+                    f"{data} has the arrays {', '.join(arrays)}: name that of the images {' or '.join(IMAGE_KEYS)}."
+                )
+        return images if labels is None else (images, labels)
+    name, shift = match["name"], match["shift"]
+    domains = DATA_SETS[name].shifts == "domains"
+    chosen: dict[str, Any] = {} if shift is None else {"domain" if domains else "corruption": shift}
+    try:
+        return load(name, match["folder"], classes=classes, size=size, **chosen)
+    except (TypeError, ValueError) as error:
+        if shift is None and "needs " in str(error):
+            raise ValueError(f"{error} Write {name}:{'DOMAIN' if domains else 'CORRUPTION'}.") from error
+        raise
 
 
 def _as_batches(data: Any, batch_size: int | None) -> Batches:

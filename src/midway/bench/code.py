@@ -9,6 +9,7 @@ import io
 import os
 import sys
 import tokenize
+import uuid
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import repeat
@@ -57,13 +58,14 @@ WITHOUT_NUMBERS = {
     "midway.metrics.registry",
     "midway.streams.registry",
 }
-"""Modules that register, look up, word and store things: no number depends on them, and they import much."""
+"""Registries, error messages and storage: no number depends on these modules, and they import much."""
 
 
 def code_digest(modules: Iterable[str]) -> str:
     """Return a digest of modules and of all modules they import from the same packages or from loose files.
 
-    Comments, docstrings, blank lines and the metadata of methods do not count. Installed packages other than those of
+    Comments, docstrings, blank lines and the metadata of methods do not count. A class of a notebook has no file: its
+    digest is another one each time. Installed packages other than those of
     the given modules have versions, which are recorded with every result, and do not count either.
     """
     waiting = sorted(set(modules))
@@ -74,6 +76,8 @@ def code_digest(modules: Iterable[str]) -> str:
         path = None if module in seen else _file_of(module)
         seen.add(module)
         if path is None:
+            if module == "__main__":  # a notebook or standard input: code that cannot be read has no valid results
+                lines.append(f"{module} {uuid.uuid4()}")
             continue
         source = _read(path, path.stat().st_mtime_ns, module)
         name = path.name if module.startswith(FROM_FILES) else module  # wherever the file is stored
@@ -103,7 +107,7 @@ def _file_of(module: str) -> Path | None:
 
 @cache
 def _is_library(package: str) -> bool:
-    """Tell whether a top-level package is installed."""
+    """Return whether a top-level package is installed."""
     path = _file_of(package)
     return path is not None and bool(INSTALLED & {*path.parts})
 
@@ -212,12 +216,19 @@ def registering_modules(cell: Cell) -> tuple[str, ...]:
     return tuple(sorted([module for module in modules if module.partition(".")[0] not in ("midway", "__main__")]))
 
 
-def folder_digest(root: str) -> str:
-    """Return a digest of the names and sizes of all files in a folder of images."""
+def folder_digest(root: str, *, nested: bool = True) -> str:
+    """Return a digest of the names and sizes of the files in a folder, and of the content of files of labels.
+
+    Args:
+        root: The folder.
+        nested: Count the files in its folders too; data sets in arrays have all files at the top.
+    """
     digest = hashlib.sha256()
     for directory, folders, files in os.walk(root):
-        folders.sort()
+        folders[:] = sorted(folders) if nested else []
         for file in sorted(files):
             path = Path(directory, file)
             digest.update(os.fsencode(f"{path.relative_to(root)}\n{path.lstat().st_size}\n"))
+            if "label" in file.lower():
+                digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -157,7 +157,8 @@ def import_plugins(modules: Iterable[str], *, beside: Path | None = None) -> Non
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise PlanError(f"import: {error}: install it, or correct the name.", "import") from error
+            inside = "" if getattr(error, "name", None) == module else f"{module} cannot be imported: "
+            raise PlanError(f"import: {inside}{error}: install it, or correct the name.", "import") from error
         except Exception as error:  # the code of another package can raise anything
             reason = f"{type(error).__name__}: {error}"
             raise PlanError(f"import: {module} cannot be imported ({reason}): correct it.", "import") from error

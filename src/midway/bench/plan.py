@@ -169,7 +169,7 @@ def _codes(
     digests: dict[frozenset[str], str] = {}
     codes = {}
     for name, root in sets:
-        files = folder_digest(root) if name == "folder" and root is not None else ""
+        files = "" if root is None else folder_digest(root, nested=name == "folder")
         for scenario in scenarios:
             streaming = modules_of_stream(scenario, name) | {*MEASURING}
             for label, network in itertools.product(methods, networks):

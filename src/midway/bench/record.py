@@ -263,7 +263,7 @@ class Record:
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def replaces(self, known: Record | None) -> bool:
-        """Tell whether this record counts instead of an earlier one: a failure never hides a result."""
+        """Return whether this record counts instead of an earlier one: a failure never hides a result."""
         return self.result is not None or known is None or known.result is None
 
     def to_line(self) -> bytes:

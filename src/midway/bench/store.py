@@ -143,7 +143,7 @@ class Store:
         return replace(record, cell=cell if cell.code == record.cell.code else replace(cell, code=record.cell.code))
 
     def has(self, cell: Cell, *, predictions: bool = False, keep_old: bool = False) -> bool:
-        """Tell whether a cell has a result, and its predictions if they are wanted."""
+        """Return whether a cell has a result, and its predictions if they are wanted."""
         record = self.find(cell, keep_old=keep_old)
         if record is None or record.result is None:
             return False

@@ -34,7 +34,7 @@ def demo(
         typer.Option(
             min=1,
             help="Seconds for everything, approximately. If they are too few, slower methods are left out, then the "
-            "mixed stream, then images; never Source, BN, TENT and MITA.",
+            "mixed stream, then images; never Source, BN and MITA, with and without clustered statistics.",
         ),
     ] = 120,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time (default: one for each processor).")] = None,

@@ -23,7 +23,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def interrupted() -> bool:
-    """Tell whether a signal has interrupted the command."""
+    """Return whether a signal has interrupted the command."""
     return bool(_received)
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from midway.adaptation.parameters import first_weight
 from midway.adaptation.registry import find
 from midway.bench import Cell
+from midway.bench.batches import Batches
 from midway.bench.code import MEASURING, code_digest, modules_of_method
 from midway.bench.entries import Entry
 from midway.bench.resources import weights_digest
@@ -27,7 +28,7 @@ def describe_comparison(network: nn.Module, data: Any, name: str, batch_size: in
     try:
         scenario = Scenario.parse(name)
     except ValueError:
-        scenario = Scenario.parse("pure:clean")
+        scenario = Scenario.parse(f"pure:{Batches.groups[0]}")
     return Cell(
         method="",
         label="",

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.batch_norm.replacement import plain_batch_norms
-from midway.adaptation.registry import VIEWS
+from midway.adaptation.registry import VIEWS, WRAP
+from midway.adaptation.wrappers import read_wrapper
 from midway.bench.entries import Entry
 from midway.comparison.pairwise import Predicted, evidence, family, standard_error
 from midway.comparison.result import WIDTH, CompareResult
@@ -97,9 +98,9 @@ class Recommendation:
         if self.comparison[self.best.label].metrics["mirror_information"] > 0:
             return ""
         return (
-            "The answers tell nothing of those to the mirrored images: they change as guesses do, or there is one "
-            "answer for all images. Is the network trained, and are the images prepared as in its training (size, "
-            "normalisation)? With many classes, give more images."
+            "The predictions for images and their mirror images are unrelated, or all images have the same prediction. "
+            "Is the network trained, and are the images prepared as in its training (size, normalisation)? With many "
+            "classes, give more images."
         )
 
     def __str__(self) -> str:
@@ -176,10 +177,10 @@ def recommend(
     if methods == CANDIDATES and isinstance(model, nn.Module) and not plain_batch_norms(model):
         methods = WITHOUT_BATCH_NORM
     entries = read_entries(methods)
-    if seen := [entry.label for entry in entries if entry.settings.get(VIEWS) == "mirror"]:
+    if seen := [entry.label for entry in entries if _averages_mirrored_views(entry.settings)]:
         raise ValueError(
-            f"{seen[0]} cannot be ranked, its answers to mirrored images are the same: leave views out, and add it to "
-            "the method that is recommended."
+            f"{seen[0]} cannot be ranked, its answers to mirrored images are the same: leave the mirrored views "
+            "out, and add them to the method that is recommended."
         )
     comparison = compare(
         model,
@@ -243,6 +244,12 @@ def rank(
 def has_collapsed(scores: Mapping[str, float]) -> bool:
     """Return whether a method uses one class, or far fewer classes than the source for the last images."""
     return scores["late_classes"] < FEWEST_CLASSES or scores.get("classes_used", ONE_CLASS) < ONE_CLASS
+
+
+def _averages_mirrored_views(settings: Mapping[str, Any]) -> bool:
+    """Return whether predictions are averages over an image and its mirror image, and so the same for both."""
+    wrapper = settings.get(WRAP)
+    return settings.get(VIEWS) == "mirror" or (wrapper is not None and read_wrapper(wrapper)[0] == "mirrored")
 
 
 def _candidate(entry: Entry, comparison: CompareResult, found: Mapping[str, Tensor]) -> Candidate:

@@ -18,9 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from midway._errors import describe_error
+from midway.adaptation.about import About
 from midway.adaptation.adapt import adapt
+from midway.adaptation.base import Method
 from midway.adaptation.classifier import AdaptiveClassifier
 from midway.adaptation.copies import without_parallel
+from midway.adaptation.registry import METHODS, find
 from midway.bench import Cell, Failure, Record, Store, load_predictions
 from midway.bench.batches import Replayed, Unlabelled, as_stream, is_repeatable
 from midway.bench.engines.base import make_record
@@ -46,7 +49,7 @@ logger = logging.getLogger("midway")
 def compare(
     model: nn.Module,
     data: Any,
-    methods: str | Sequence[str] = DEFAULT_METHODS,
+    methods: str | type[Method] | Sequence[str | type[Method]] = DEFAULT_METHODS,
     *,
     batch_size: int | None = None,
     images: int | None = None,
@@ -68,11 +71,13 @@ def compare(
     Args:
         model: Any classifier from images in [0, 1] to logits. It is copied, never changed.
         data: A torch DataLoader or any iterable of batches (pairs, tuples with more fields, dictionaries, images
-            alone); arrays, ``images`` or ``(images, labels)``; a folder with or without class folders; the name of a
-            data set; an ``ImageSet``; a torch or Hugging Face data set of single images; or a stream. Batches that
-            cannot be read again in the same order, those of generators and shuffled loaders, are kept in memory.
-        methods: Methods as on the command line, such as ``"tent,tea(steps=4)"``, or a list of them. The source is
-            always among them.
+            alone); arrays, ``images`` or ``(images, labels)``, or a ``.npz`` file with these; a folder with or without
+            class folders; the name of a data set, also with a corruption or domain and with its folder
+            (``"cifar10-mini:fog"``, ``"cifar10-c:fog@/data/CIFAR-10-C"``); an ``ImageSet``; a torch or Hugging Face
+            data set of single images; or a stream. Batches that cannot be read again in the same order, those of
+            generators and shuffled loaders, are kept in memory.
+        methods: Methods as on the command line, such as ``"tent,tea(steps=4)"``, registered classes, or a list of
+            these. The source is always among them.
         batch_size: Images per batch, where the data do not determine it. None: 200, or 64 for sides of 128 pixels.
         images: Use at most this many images; needed for endless sources.
         classes: Which logit each class folder is, for a folder; see ``midway.data.load``.
@@ -162,14 +167,27 @@ def _stored(store: Store, cell: Cell) -> Record | None:
     return replace(record, arrays=arrays) if str(arrays.get("code")) == cell.code else None
 
 
-def read_entries(methods: str | Sequence[str]) -> list[Entry]:
+def read_entries(methods: str | type[Method] | Sequence[str | type[Method]]) -> list[Entry]:
     """Parse the methods; the plain source comes first."""
-    texts = [methods] if isinstance(methods, str) else list(methods)
+    texts = [_name_of_method(each) for each in ([methods] if isinstance(methods, str | type) else methods)]
     entries = [entry for text in texts for entry in parse_entries(text)]
     labels = [entry.label for entry in entries]
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise ValueError(f"two methods are called '{repeated[0]}': give each a label of its own, (label='...').")
     return [Entry.make(SOURCE, {}), *(entry for entry in entries if entry.label != SOURCE)]
+
+
+def _name_of_method(method: object) -> str:
+    """Return a method as it is written: a text as it is, a registered class by its name."""
+    if isinstance(method, str):
+        return method
+    about = getattr(method, "about", None)
+    if isinstance(method, type) and isinstance(about, About) and about.name in METHODS and find(about.name) is method:
+        return about.name
+    raise TypeError(
+        "methods are given as text, such as 'tent(lr=0.001)', or as classes with @midway.methods.register, got "
+        f"{method!r}."
+    )
 
 
 def _run(

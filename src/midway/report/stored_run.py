@@ -24,9 +24,10 @@ DISTINGUISHING = ("precision", "device", "threads", "size", "network", "weights"
 
 COUNTED = {
     "skipped_steps": "steps were skipped because they were not finite",
-    "stalled_moves": "Langevin steps of images were not finite and were skipped",
+    "stalled_steps": "Langevin steps of images were not finite and were skipped",
     "recoveries": "resets to the source happened during the stream",
     "rollbacks": "updates were undone by the guard",
+    "source_predictions": "batches were predicted by the source, because the prediction of the method was not finite",
 }
 """Diagnostics that count events which a reader should know of."""
 
@@ -312,7 +313,7 @@ def search_run(folder: Path, findings: StudyResult) -> StoredRun:
 
 
 def _belongs_to(cell: Cell, findings: StudyResult) -> bool:
-    """Tell whether a cell measures the defaults or the present best of a search, on its data."""
+    """Return whether a cell measures the defaults or the present best of a search, on its data."""
     shared = ("data", "images", "batch_size", "seed")
     if any(key in findings.search and getattr(cell, key) != findings.search[key] for key in shared):
         return False

@@ -75,7 +75,7 @@ class PlotStyle(NamedTuple):
     hatch: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Frame:
     """Rows of one comparison, in the order of the results.
 
@@ -92,12 +92,19 @@ class Frame:
         >>> rows = (Row("bn", fog, "fog", 0, "accuracy", 70.0), Row("bn", fog, "fog", 0, "images", 200.0))
         >>> Frame(rows).where(metric="accuracy").rows[0].value
         70.0
+        >>> Frame(rows)
+        Frame(2 rows; labels: bn; streams: pure:fog; metrics: accuracy, images)
     """
 
     rows: tuple[Row, ...]
     source: str | None = None
     methods: Mapping[str, str] = field(default_factory=dict, hash=False)
     batch_accuracies: Mapping[tuple[str, Scenario, int], tuple[float, ...]] = field(default_factory=dict, hash=False)
+
+    def __repr__(self) -> str:
+        columns = {"labels": "label", "streams": "scenario", "metrics": "metric"}
+        content = "; ".join(f"{title}: {', '.join(map(str, self.unique(name)))}" for title, name in columns.items())
+        return f"Frame({len(self)} rows; {content})"
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)

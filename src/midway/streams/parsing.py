@@ -115,7 +115,8 @@ def expand(text: str, *, severity: int = SEVERITY) -> list[Scenario]:
     try:
         kind = REGISTRY["mixture" if is_sweep else name]
     except ValueError:
-        raise ValueError(unknown("scenario", name, (*REGISTRY, "sweep"))) from None
+        joined = f" Join corruptions of one scenario by +, as in fog+{name}." if name in corruption_names() else ""
+        raise ValueError(unknown("scenario", name, (*REGISTRY, "sweep")) + joined) from None
     example = "sweep:glass_blur/gaussian_noise@0.01+0.1" if is_sweep else kind.example
     match = TEXT.fullmatch(rest)
     if not colon or match is None or not match["shifts"]:

@@ -196,7 +196,7 @@ def held_out_plan(search: Search, result: StudyResult) -> str:
 
 
 def _lacks_first_shift(scenario: Scenario, images: int | None) -> bool:
-    """Tell whether a stream of this many images would have none of its first shift."""
+    """Return whether a stream of this many images would have none of its first shift."""
     return images is not None and scenario.amount is not None and nearest_whole(scenario.amount * images) == 0
 
 

@@ -83,6 +83,8 @@ class Search:
     def __post_init__(self) -> None:
         if self.classes is not None:  # a list or a dictionary as plain values: the file need not be on all machines
             object.__setattr__(self, "classes", plain_classes(self.classes))
+        if not isinstance(self.network, str):
+            raise TypeError(f"name the network as in a plan, such as 'net.py:create', got {self.network!r}.")
         known = hyperparameters(self.method)
         if not self.space and set(find(self.method).search_space) & set(self.held):
             raise ValueError(f"no hyper-parameter of {self.method} is left to search: give fewer settings.")

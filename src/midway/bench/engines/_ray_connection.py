@@ -102,7 +102,7 @@ class HeadWatch:
         self._next, self._failures = 0.0, 0
 
     def answers(self) -> bool:
-        """Tell whether the head answers now; raise HeadLostError if it has not answered several times.
+        """Return whether the head answers now; raise HeadLostError if it has not answered several times.
 
         A question to a dead head blocks for a minute within Ray, so this is called before each.
         """
