@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 import midway
 from midway.adaptation import registry
 from midway.bench import Grid, LocalEngine, Store, Tally, run
-from midway.bench.code import code_digest
+from midway.bench.code import code_digest, folder_digest
 
 EDITS = """
 import sys, warnings
@@ -131,6 +132,26 @@ def test_attributes_that_only_describe_a_method_do_not_count(own: Path) -> None:
     assert code_digest(["own_tricks.method"]) != before
     (own / "method.py").write_text(text + "\nabout = 1\n")  # not an attribute of a class
     assert code_digest(["own_tricks.method"]) != before
+
+
+def test_a_class_of_a_notebook_has_no_valid_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    main = types.ModuleType("__main__")  # without a file
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert code_digest({"__main__"}) != code_digest({"__main__"})
+
+
+def test_corrected_labels_change_the_digest_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "nested").mkdir()
+    for name in ("labels.npy", "fog.npy", "nested/image.png"):
+        (tmp_path / name).write_bytes(b"1234")
+    before, flat = folder_digest(str(tmp_path)), folder_digest(str(tmp_path), nested=False)
+    (tmp_path / "fog.npy").write_bytes(b"5678")  # as large: reading all images would take too long
+    assert (folder_digest(str(tmp_path)), folder_digest(str(tmp_path), nested=False)) == (before, flat)
+    (tmp_path / "nested" / "another.png").write_bytes(b"1")
+    assert folder_digest(str(tmp_path)) != before
+    assert folder_digest(str(tmp_path), nested=False) == flat
+    (tmp_path / "labels.npy").write_bytes(b"4321")
+    assert folder_digest(str(tmp_path), nested=False) != flat
 
 
 def test_what_is_imported_through_the_package_root_counts(own: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_method_of_ones_own_is_imported(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_interrupt_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole: Callable[..., SettingsAccuracy] = vars(studies)["score"]
+    whole: Callable[..., SettingsAccuracy] = vars(studies)["measure_accuracy"]
     calls = 0
 
     def interrupted(*args: Any, **kwargs: Any) -> SettingsAccuracy:

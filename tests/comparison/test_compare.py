@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -124,6 +125,39 @@ def test_folders_with_and_without_class_folders(tmp_path: Path) -> None:
     assert subset["bn"].images == 12
     with pytest.raises(ValueError, match=r"^folder .* has 4 class folders and the network 1000 logits"):
         quiet(tiny_network(classes=1000), tmp_path, "bn")
+
+
+def test_methods_are_given_as_text_or_as_classes() -> None:
+    written, classes = (quiet(tiny_network(), IMAGES, methods) for methods in ("tent,bn", [midway.Tent, "bn"]))
+    assert [row["method"] for row in classes.rows()] == ["source", "tent", "bn"]
+    assert written["tent"].metrics["changed"] == classes["tent"].metrics["changed"]
+    assert [row["method"] for row in quiet(tiny_network(), IMAGES, midway.BN).rows()] == ["source", "bn"]
+
+
+def test_files_of_arrays_and_data_sets_with_a_corruption(tmp_path: Path) -> None:
+    model = midway.models.load("wrn16_2.cifar10")
+    data = midway.data.load("cifar10-mini", corruption="fog").first(20)
+    direct = quiet(model, data, "bn")
+    assert set(midway.evaluate(model, data).by_group) == {"images"}  # whether they are clean is not known
+    np.savez(tmp_path / "both.npz", images=data.images[list(range(20))], labels=data.labels)
+    np.savez(tmp_path / "alone.npz", image=data.images[list(range(20))])
+    np.savez(tmp_path / "strange.npz", pictures=data.labels)
+    for given in (tmp_path / "both.npz", "cifar10-mini:fog"):
+        same = quiet(model, given, "bn", images=20)
+        assert same["bn"].metrics["accuracy"] == direct["bn"].metrics["accuracy"]
+    assert not quiet(model, str(tmp_path / "alone.npz"), "bn").labelled
+    with pytest.raises(ValueError, match="has the arrays pictures: name that of the images image or"):
+        quiet(model, tmp_path / "strange.npz", "bn")
+    with pytest.raises(ValueError, match="classes= and size= apply to images in files, not to arrays"):
+        quiet(model, tmp_path / "both.npz", "bn", size=8)
+    folder = tmp_path / "CIFAR-10-C"
+    folder.mkdir()
+    np.save(folder / "fog.npy", np.tile(data.images[list(range(20))], (5, 1, 1, 1)))
+    np.save(folder / "labels.npy", np.tile(data.labels, 5))
+    same = quiet(model, f"cifar10-c:fog@{folder}", "bn")
+    assert same["bn"].metrics["accuracy"] == direct["bn"].metrics["accuracy"]
+    with pytest.raises(ValueError, match=r"needs corruption=, .*fog. Write cifar10-c:CORRUPTION\."):
+        quiet(model, f"cifar10-c@{folder}", "bn")
 
 
 def test_images_in_files_are_resized_on_request(tmp_path: Path) -> None:
@@ -258,9 +292,18 @@ def test_long_labels_keep_both_ends() -> None:
         (tiny_network(), [], "bn", "stream has no batches"),
         (tiny_network(), IMAGES, "bn,bn", "two methods are called 'bn'"),
         (tiny_network(), IMAGES, "bm", "unknown method 'bm'"),
+        (
+            tiny_network(),
+            IMAGES,
+            [nn.ReLU],
+            "given as text, .* or as classes with @midway.methods.register, got .*ReLU",
+        ),
+        (tiny_network(), IMAGES, [midway.Tent(tiny_network())], "or as classes with @midway.methods.register"),
+        (tiny_network(), __file__, "bn", "is a file: give a folder of images, or a .npz file"),
+        (tiny_network(), "cifar10-mini:fgo", "bn", "unknown corruption 'fgo': did you mean 'fog'"),
         (nn.Identity(), IMAGES, "bn", "must return logits"),
     ],
 )
-def test_what_is_refused(model: nn.Module, data: Any, methods: str, message: str) -> None:
+def test_what_is_refused(model: nn.Module, data: Any, methods: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         quiet(model, data, methods)

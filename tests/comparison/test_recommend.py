@@ -221,6 +221,8 @@ def test_class_folders_need_no_classes(tmp_path: Path) -> None:
 def test_what_cannot_be_ranked_is_said() -> None:
     with pytest.raises(ValueError, match=r"bn.* cannot be ranked, its answers to mirrored images are the same"):
         quiet(tiny_network(), torch.rand(8, 3, 8, 8), "bn(views='mirror')")
+    with pytest.raises(ValueError, match=r"bn.* cannot be ranked, its answers to mirrored images are the same"):
+        quiet(tiny_network(), torch.rand(8, 3, 8, 8), "bn(wrap='mirrored')")
     signals = nn.Sequential(nn.Conv1d(3, 4, 1), nn.AdaptiveAvgPool1d(1), nn.Flatten())
     with pytest.raises(ValueError, match="these inputs are no images"):
         quiet(signals, [(torch.rand(8, 3, 16), torch.arange(8) % 4)], "source(label='again')")
@@ -282,8 +284,8 @@ def test_a_network_that_guesses_is_doubted() -> None:
             return 1e4 * images[:, 0, 0, :CLASSES]
 
     advice = quiet(Guesses(), torch.rand(64, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0)), "lame")
-    assert "they change as guesses do" in advice.note
-    assert "Note: The answers tell nothing of those to the mirrored images" in " ".join(str(advice).split())
+    assert "are unrelated, or all images have the same prediction" in advice.note
+    assert "Note: The predictions for images and their mirror images are unrelated" in " ".join(str(advice).split())
 
 
 def test_stored_answers_are_used_again_only_for_the_same_images(tmp_path: Path) -> None:

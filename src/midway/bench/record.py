@@ -13,14 +13,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from midway._files import parse_json, without_nan
-from midway.bench.added_later import ADDED_LATER, with_added
 from midway.metrics import METRICS
 from midway.streams import Scenario
 
 FORMAT = 2
 """Version of a stored record; raised when its meaning changes."""
-
-LATER = ("classes", "further_weights")  # fields that are left out of keys and records if None: older ones stay
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,6 @@ class Cell:
         content = self.to_dict() | {"architecture": self.architecture}
         for name in ("label", "module", "network", "code"):
             del content[name]
-        content["settings"] = {k: v for k, v in self.settings.items() if (k, v) not in ADDED_LATER}
         text = json.dumps(content, sort_keys=True, default=repr)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -105,20 +101,16 @@ class Cell:
         """Return the cell as plain values, ready for JSON."""
         content = vars(self) | {"scenario": str(self.scenario)}
         content.pop("key", None)  # cached
-        return {name: value for name, value in content.items() if value is not None or name not in LATER}
+        return content
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Cell:
-        """Read a cell from plain values; lists among the settings become tuples again.
-
-        Hyper-parameters that were added later get the value at which nothing changes.
-        """
-        present = [each.name for each in fields(cls) if each.name in content or each.name not in LATER]
-        values = {name: content[name] for name in present}
+        """Read a cell from plain values; lists among the settings become tuples again."""
+        values = {each.name: content[each.name] for each in fields(cls)}
         if isinstance(values.get("classes"), list):
             values["classes"] = tuple(values["classes"])
         check_types(cls, values | {"scenario": None})
-        values["settings"] = with_added(values["method"], with_tuples(values["settings"]))
+        values["settings"] = with_tuples(values["settings"])
         values["scenario"] = Scenario.parse(values["scenario"])
         return cls(**values)
 

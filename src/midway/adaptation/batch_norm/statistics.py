@@ -64,7 +64,7 @@ def use_batch_statistics(model: nn.Module) -> list[_NormBase]:
     Example:
         >>> import midway
         >>> from midway.methods import use_batch_statistics
-        >>> use_batch_statistics(midway.models.create("resnet20"))
+        >>> len(use_batch_statistics(midway.models.create("resnet20")))
         21
     """
     warn_of_custom_layers(model)
