@@ -34,10 +34,11 @@ LINES = {
     "tent_clustered": "TENT, clustered statistics",
     "mita_clustered": "MITA, clustered statistics",
     "bn_clustered_mirror": "BN, clustered and mirrored",
+    "tent_clustered_mirror": "TENT, clustered and mirrored",
     "mita_without_data_clustered_mirror": "MITA, clustered and mirrored, images unmoved",
 }
 """Label in stored runs -> heading of its line."""
-CORRUPTIONS = ("never_harm", "pure", "clustered_pure")
+CORRUPTIONS = ("never_harm", "clustered_pure", "clustered_pure_updates")
 """Runs of single corruptions; the first that has a label is shown."""
 
 

@@ -32,8 +32,8 @@ SECTIONS = (
     Section(
         "never_harm",
         "Where adaptation could harm",
-        "MITA beside BN, TEA with as many updates, and BN and TENT with mirrored views, on every corruption and on"
-        " clean images. The networks run in bf16.",
+        "MITA beside BN, TENT, TEA with as many updates, and BN and TENT with mirrored views, on every corruption "
+        "and on clean images. The networks run in bf16.",
         "MITA gains most where BN errs most, on noise and glass blur. Where little is to gain (brightness, contrast,"
         " snow, defocus blur, clean images) it is level with BN and TEA: in the mean of the seeds it is nowhere below"
         " either by more than a sixth of a point. On clean images no method with the statistics of the batch reaches"
