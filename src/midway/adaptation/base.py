@@ -9,9 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from midway.adaptation.batch_norm.replaced_statistics import observers_of, statistics_of
+from midway.adaptation.capture import capture
 from midway.adaptation.checks import check_logits, refuse_log_probabilities, warn_of_probabilities
 from midway.adaptation.classifier import AdaptiveClassifier
-from midway.adaptation.copies import in_evaluation_mode, independent_copy, supports_channels_last, without_parallel
+from midway.adaptation.copies import (
+    clone_inputs,
+    in_evaluation_mode,
+    independent_copy,
+    supports_channels_last,
+    without_parallel,
+)
+from midway.adaptation.lock import one_at_a_time
 from midway.adaptation.optimization import LazyOptimizer, optimizer_step
 from midway.adaptation.problem import CIFAR_SIZE, Problem
 from midway.adaptation.space import SearchSpace, search_over
@@ -92,6 +100,7 @@ class Method(AdaptiveClassifier):
         """The layout of the network and of its input."""
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
+    @one_at_a_time
     @torch.no_grad()
     def network_logits(self, images: Tensor) -> Tensor:
         """Return f(x) of the network in its current state, without gradients."""
@@ -161,22 +170,37 @@ class Method(AdaptiveClassifier):
         few = images[:2]
         layout = self.memory_format if images.ndim == 4 else torch.contiguous_format
         if few.shape not in self._checked_shapes:
+            tensors = capture(self._state_tensors())
             try:
-                logits = check_logits(self.model, few.contiguous(memory_format=layout), len(images))
-            except ValueError:
-                if layout is torch.contiguous_format:
-                    raise
-                self._set_layout(channels_last=False)  # a network may need the plain layout: x.view(len(x), -1)
-                try:
-                    logits = check_logits(self.model, few.contiguous(), len(images))
-                except ValueError as refusal:  # what the network says to its user, who knows nothing of layouts
-                    self._set_layout(channels_last=True)
-                    raise refusal from refusal.__cause__
+                logits = self._try(few, layout, len(images))
+            finally:
+                self.restore({"tensors": tensors, "values": {}})  # a network may write into its buffers
             self._warned_of_probabilities = self._warned_of_probabilities or warn_of_probabilities(logits, stacklevel=5)
             if self.about.uses_energy:
                 refuse_log_probabilities(logits, self.about.title)
             self._checked_shapes.add(few.shape)
         return images.contiguous(memory_format=self.memory_format if images.ndim == 4 else torch.contiguous_format)
+
+    def _try(self, few: Tensor, layout: torch.memory_format, batch_size: int) -> Tensor:
+        """Return the logits of a few images; find out whether the network needs the plain layout or copied inputs."""
+        probe = few.clone(memory_format=layout)
+        version = probe._version
+        try:
+            logits = check_logits(self.model, probe, batch_size)
+        except ValueError:
+            if layout is torch.contiguous_format:
+                raise
+            self._set_layout(channels_last=False)  # a network may need the plain layout: x.view(len(x), -1)
+            try:
+                return self._try(few, torch.contiguous_format, batch_size)
+            except ValueError as refusal:  # what the network says to its user, who knows nothing of layouts
+                self._set_layout(channels_last=True)
+                raise refusal from refusal.__cause__
+        if probe._version != version:  # it changes its input in place, as F.normalize(..., inplace=True) does
+            for network in self.children():
+                if type(network) is type(self.model):
+                    network.register_forward_pre_hook(clone_inputs, prepend=True)
+        return logits
 
     def _set_layout(self, *, channels_last: bool) -> None:
         self.channels_last = channels_last

@@ -178,6 +178,8 @@ def check_logits(model: nn.Module, images: Tensor, batch_size: int | None = None
     try:
         with torch.no_grad():
             logits = logits_of(model(images))
+    except torch.OutOfMemoryError:
+        raise  # a failure of the moment says nothing about the network
     except Exception as error:  # the code of a network can raise anything
         single_image = len(images) == 1 and "xpected more than 1" in str(error)  # the words of torch's norm layers
         single = " (a single image has no batch statistics in some layer: give larger batches)" if single_image else ""

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -37,6 +38,7 @@ class _Sealed(ABCMeta):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         with torch.inference_mode(False):
             refuse_meta_default()
+            kwargs = {name: _without_numpy(value) for name, value in kwargs.items()}
             check_hyperparameters(cls, kwargs)
             method = super().__call__(*args, **kwargs)
             bound = inspect.signature(type(method).__init__).bind(method, *args, **kwargs)
@@ -47,6 +49,8 @@ class _Sealed(ABCMeta):
                 observer.managed = True
             if (statistics := statistics_of(method)) is not None:
                 method._given |= {"statistics": statistics}
+            parameters = method.named_parameters(remove_duplicate=False)
+            method._trainable = frozenset(name for name, parameter in parameters if parameter.requires_grad)
             method._source = method.snapshot()
         return method
 
@@ -130,7 +134,9 @@ class AdaptiveClassifier(Stateful, metaclass=_Sealed):
         with self._lock:
             self._check_images(images)
             with torch.inference_mode(False), torch.enable_grad(), without_autocast_cache():
-                images = self._prepare(images.detach().clone() if images.is_inference() else images.detach())
+                images = images.as_subclass(Tensor).detach()
+                images = self._prepare(images.clone() if images.is_inference() else images)
+                self._restore_flags()
                 if not self._checked_gradient and self.num_trainable():
                     self._check_gradient(images)
                 self._checked_gradient = True
@@ -166,14 +172,15 @@ class AdaptiveClassifier(Stateful, metaclass=_Sealed):
                     f"{type(self).__name__}.step must return logits ({len(images)}, classes) for {len(images)} images, "
                     f"it returned {shown}."
                 )
+            logits = at_least_float32(logits.detach())
+            finite = bool(logits.isfinite().all())
         except BaseException as error:
             self.restore(before)
             if isinstance(error, RuntimeError | AssertionError):
                 self._check_gradient(images, of_images=True, cause=error)
             raise
         else:
-            logits = at_least_float32(logits.detach())
-            return logits if logits.isfinite().all() else self._undo_nonfinite(images, logits, before)
+            return logits if finite else self._undo_nonfinite(images, logits, before)
         finally:
             end_undo(before)
 
@@ -268,6 +275,13 @@ class AdaptiveClassifier(Stateful, metaclass=_Sealed):
         if self.fallback is not None:
             self.fallback.network._apply(fn)
         return super()._apply(fn, recurse)
+
+
+def _without_numpy(value: Any) -> Any:
+    """Replace scalars of NumPy by those of Python: a saved state has plain values."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(_without_numpy, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _described(value: Any) -> Any:

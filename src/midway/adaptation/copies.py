@@ -34,8 +34,32 @@ def _may_call_group_norm(module: nn.Module) -> bool:
 def without_parallel(model: nn.Module) -> nn.Module:
     """Remove wrappers that distribute a model over devices: their replicas would lose what they adapt."""
     while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        refuse_hooks(model)
         model = model.module
     return model
+
+
+def without_compilation(model: nn.Module) -> nn.Module:
+    """Return the network that ``torch.compile`` was given, without wrappers that distribute it either."""
+    model = without_parallel(model)
+    while isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+        refuse_hooks(model)
+        model = without_parallel(inner)
+    return model
+
+
+def refuse_hooks(shell: nn.Module) -> None:
+    """Raise if a compiled or distributed network has hooks of its own, which its copy would not have."""
+    if shell._forward_hooks or shell._forward_pre_hooks:
+        raise ValueError(
+            f"the hooks of the {type(shell).__name__} would be lost: register them on the network inside, before it is "
+            "compiled or distributed."
+        )
+
+
+def clone_inputs(_: nn.Module, inputs: tuple[object, ...]) -> tuple[object, ...]:
+    """Give a network copies of its inputs, as a forward pre-hook: it changes them in place."""
+    return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in inputs)
 
 
 def in_evaluation_mode(model: nn.Module) -> nn.Module:
@@ -51,6 +75,8 @@ def independent_copy(model: nn.Module, memory_format: torch.memory_format) -> nn
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise TypeError("a TorchScript model cannot be adapted: give the nn.Module it was compiled from.")
+        if hasattr(module, "_orig_mod"):
+            refuse_hooks(module)
     tensors = [*model.parameters(), *model.buffers()]
     if any(map(nn.parameter.is_lazy, tensors)):
         raise TypeError("the model has lazy layers without weights: call it once on an image, then adapt it.")

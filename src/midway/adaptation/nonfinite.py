@@ -28,4 +28,4 @@ class Fallback:
     def logits(self, images: Tensor, memory_format: torch.memory_format) -> Tensor:
         """Return the logits of images in a layout, at least float32."""
         self.network.to(memory_format=memory_format)  # type: ignore[call-overload]
-        return at_least_float32(logits_of(self.network(images)))
+        return at_least_float32(logits_of(self.network(images.clone())))

@@ -64,8 +64,12 @@ def outside(parameters: dict[str, nn.Parameter], exclude: tuple[str, ...]) -> di
 
 
 def first_weight(model: nn.Module, otherwise: Tensor) -> Tensor:
-    """Return the first floating-point parameter, whose type and device images must have, or another tensor."""
-    return next((parameter for parameter in model.parameters() if parameter.is_floating_point()), otherwise)
+    """Return the first floating-point parameter, whose type and device images must have, or another tensor.
+
+    Matrices and filters come first: a temperature or a scale may have another type than the layers.
+    """
+    floating = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
+    return next((parameter for parameter in floating if parameter.ndim > 1), floating[0] if floating else otherwise)
 
 
 def freeze_all_but(model: nn.Module, trainable: dict[str, nn.Parameter]) -> list[nn.Parameter]:

@@ -53,7 +53,7 @@ class ReservoirMemory:
         return int(torch.randint(count, (), generator=self.randomness.on(torch.device("cpu"))))
 
     def _uniform(self) -> float:
-        return float(torch.rand((), generator=self.randomness.on(torch.device("cpu"))))
+        return float(torch.rand((), generator=self.randomness.on(torch.device("cpu")), dtype=torch.float32))
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the images, their classes, and how many of each class were seen."""

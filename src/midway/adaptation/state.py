@@ -27,6 +27,8 @@ class Stateful(nn.Module):
     about: About
     _given: dict[str, Any]
     _source: dict[str, Any]
+    _trainable: frozenset[str] | None = None
+    """Names of the trainable parameters, once the constructor has returned: flags may be changed from outside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,10 +130,22 @@ class Stateful(nn.Module):
         declared |= {id(parameter) for name, parameter in self._parameters.items() if name in self._states}
         declared -= others  # a frozen weight that a declared module shares with the network stays frozen
         parameters = self.named_parameters(remove_duplicate=not every_name)
-        tensors = {name: p.detach() for name, p in parameters if p.requires_grad or id(p) in declared}
+        trainable = self._trainable
+        tensors = {
+            name: p.detach()
+            for name, p in parameters
+            if (p.requires_grad if trainable is None else name in trainable) or id(p) in declared
+        }
         tensors |= dict(self.named_buffers(remove_duplicate=not every_name))
         nested = tuple(f"{name}." for name, _ in self._nested())  # they capture their own
         return {name: tensor for name, tensor in tensors.items() if not name.startswith(nested)}
+
+    def _restore_flags(self) -> None:
+        """Make exactly those parameters trainable that the constructor chose, whatever a module around this one did."""
+        if self._trainable is not None:
+            for name, parameter in self.named_parameters(remove_duplicate=False):
+                if parameter.requires_grad != (name in self._trainable):
+                    parameter.requires_grad_(name in self._trainable)
 
     def _nested(self) -> Iterator[tuple[str, Stateful]]:
         return ((name, child) for name, child in self.named_children() if isinstance(child, Stateful))
@@ -190,6 +204,11 @@ class Stateful(nn.Module):
             super().load_state_dict(before)
             raise
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        """Check the state before a part of it is loaded, also if a module around this one loads it."""
+        self._check_state({k.removeprefix(prefix): value for k, value in state_dict.items() if k.startswith(prefix)})
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
     def _empty_buffers(self) -> set[str]:
         return {
             f"{prefix}.{key}".lstrip(".")
@@ -217,9 +236,24 @@ class Stateful(nn.Module):
             differing = sorted(shapes.keys() ^ their_shapes.keys())[:3]
             detail = f"keys differ ({', '.join(differing)}, ...)" if differing else "shapes differ"
             raise ValueError(f"the state does not fit {self!r}: {detail}.")
+        self._check_network(theirs)
         for name, child in self._nested():
             prefix = f"{name}."
             child._check_state({k.removeprefix(prefix): v for k, v in theirs.items() if k.startswith(prefix)})
+
+    def _check_network(self, theirs: Mapping[str, Any]) -> None:
+        """Raise if a state is of a network with other weights, frozen ones or those before adaptation."""
+        source = self._source["tensors"]
+        weights, adapts = super().state_dict(), self._state_tensors(every_name=True)
+        at_source = theirs["_extra_state"]["source"]["tensors"]
+        pairs = {name: (tensor, at_source.get(name)) for name, tensor in source.items()}
+        nested = tuple(f"{name}." for name, _ in self._nested())  # they check their own
+        frozen = [name for name in weights.keys() - adapts.keys() if not name.startswith(nested)]
+        pairs |= {name: (weights[name], theirs[name]) for name in frozen}
+        for name, (mine, other) in pairs.items():
+            comparable = isinstance(mine, Tensor) and isinstance(other, Tensor) and mine.dtype == other.dtype
+            if comparable and not torch.equal(other.to(mine.device), mine):
+                raise ValueError(f"the state is of a network with other weights: {name} differs.")
 
     @one_at_a_time
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -174,7 +174,8 @@ class CoTTA(Method):
         for weights, source in zip(self.student.parameters(), self.source.parameters(), strict=True):
             if weights.requires_grad:
                 generator = self.randomness.on(weights.device)
-                chosen = torch.rand(weights.shape, generator=generator, device=weights.device) < probability
+                drawn = torch.rand(weights.shape, generator=generator, device=weights.device, dtype=torch.float32)
+                chosen = drawn < probability
                 weights.copy_(torch.where(chosen, source, weights))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,7 +68,7 @@ class ClusterTracker(BatchObserver):
 
     def __init__(self, memory: bool) -> None:
         super().__init__()
-        self.memory = memory
+        self.memory, self.warned = memory, False
         initial = MixtureState.initial()
         for name in _STATE:
             self.register_buffer(name, getattr(initial, name))
@@ -81,6 +82,16 @@ class ClusterTracker(BatchObserver):
     def __getstate__(self) -> dict[str, Any]:
         """Omit the current batch: a copy starts with the next one."""
         return {**self.__dict__, "images": None, "batch": None, "current": None}
+
+    def warn_of_size(self, batch: int, layer: int) -> None:
+        """Warn once that a layer has another number of images than the batch."""
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"a BatchNorm layer has {layer} images of a batch of {batch}: the network divides or repeats images, "
+                "and such layers treat all of them as one cluster. Take further views in passes of their own.",
+                stacklevel=2,
+            )
 
     def begin_batch(self) -> None:
         """Let the batch update the clusters; passes over it use its clusters."""

@@ -79,7 +79,7 @@ def use_clustered_statistics(
         tracker.to(device)
     # One layer owns the tracker as a submodule: the model's state contains it once.
     layers[0].add_module("clusters", tracker)
-    model.register_forward_pre_hook(tracker.choose_clusters)
+    model.register_forward_pre_hook(tracker.choose_clusters, prepend=True)  # before the network's own
     return layers
 
 
@@ -124,6 +124,8 @@ class ClusteredBatchNorm(ReplacedBatchNorm):
         """
         clusters = self.tracker.current
         if clusters is None or len(clusters.probabilities) != len(mean):
+            if clusters is not None:
+                self.tracker.warn_of_size(len(clusters.probabilities), len(mean))
             clusters = single_cluster(mean)
         probabilities = clusters.probabilities.to(mean)
         images = probabilities.sum(dim=0)[:, None]

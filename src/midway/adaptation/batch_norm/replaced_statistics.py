@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from midway.adaptation.batch_norm.replacement import replace_batch_norms
 from midway.adaptation.batch_norm.statistics import drop_running_statistics
+from midway.adaptation.copies import without_compilation
 from midway.adaptation.state import Stateful
 
 Layer = TypeVar("Layer", bound="ReplacedBatchNorm")
@@ -57,8 +58,8 @@ class BatchObserver(nn.Module, ABC):
     @contextmanager
     def during(self, images: Tensor) -> Iterator[None]:
         """Treat these images as the batch."""
-        self.images = images
         try:
+            self.images = images
             self.begin_batch()
             yield
         finally:
@@ -112,6 +113,7 @@ def plain_copy(model: nn.Module) -> nn.Module:
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
     if isinstance(model, Stateful):
         raise TypeError(f"model is already adapted by {type(model).__name__}: give the plain network, then adapt it.")
+    model = without_compilation(model)  # a compiled network would not call the hooks of the statistics
     if (given := statistics_of(model)) is not None:
         raise ValueError(f"the model already has {given} statistics: adapt it as it is.")
     return copy.deepcopy(model)

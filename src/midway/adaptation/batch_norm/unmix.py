@@ -77,7 +77,7 @@ def use_unmix_statistics(model: nn.Module, components: int = COMPONENTS, seed: i
         layer.register_buffer("component_var", start[1].clone())
         layer.shared = (updates,)
     layers[0].add_module("updates", updates)
-    model.register_forward_pre_hook(updates.check_pass)
+    model.register_forward_pre_hook(updates.check_pass, prepend=True)  # before the network's own
     return layers
 
 
