@@ -197,9 +197,8 @@ def test_classes_in_plans(folder: Path, classes: object, accuracy: float) -> Non
     assert again.cell.key == cell.key
 
 
-def test_keys_without_classes_stay_as_they_were(folder: Path) -> None:
+def test_class_folders_without_classes_need_as_many_logits(folder: Path) -> None:
     (without,) = plan(folder).cells()
-    assert "classes" not in without.to_dict()
     assert Cell.from_dict(without.to_dict()) == without
     (record,) = LocalEngine().run([without])
     assert record.failure is not None

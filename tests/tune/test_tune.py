@@ -62,7 +62,6 @@ def test_size_and_classes_belong_to_a_search_and_change_no_other(tmp_path: Path)
     grid = {"methods": "tent", "data": "folder", "root": str(tmp_path), "scenarios": "pure:clean", "device": "cpu"}
     plain = replace(searches[0], device="cpu").cells({})[0]
     assert plain.key == Grid.from_dict(grid).cells()[0].key
-    assert "classes" not in plain.to_dict()
 
 
 def test_labels_that_are_not_the_logits_are_refused_before_a_trial(
