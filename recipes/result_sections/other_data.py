@@ -29,11 +29,11 @@ SECTIONS = (
         "EfficientNet-lite0 (4.7 million weights, 224 pixels) on ImageNet validation images, one of each class, in"
         " batches of 50. The same code as for CIFAR, with settings chosen by the number of classes and the size of"
         " the images. The paper has no such table. MEMO has its own table below.",
-        "With only two batches, methods that predict before they adapt are equal to BN: TENT and SHOT have taken"
-        " one small step when they predict the second batch, and the filters of PL, EATA and SAR select almost no"
-        " image except under fog: with statistics of so few images, at this severity, few predictions are confident."
-        " TEA and MITA, which predict after their update, are within two images of BN and one of each other. Batch statistics help against noise, blur and fog, and harm"
-        " where JPEG compression had little effect.",
+        "With only two batches, methods that predict before they adapt are equal to BN: TENT and SHOT have taken one "
+        "small step when they predict the second batch, and the filters of PL, EATA and SAR select almost no image "
+        "except under fog: with statistics of so few images, at this severity, few predictions are confident. TEA "
+        "and MITA, which predict after their update, are within two images of BN and one of each other. Batch "
+        "statistics help against noise, blur and fog, and harm where JPEG compression had little effect.",
         images=100,
         brief=True,
         shares=FILTERS,
