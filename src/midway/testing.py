@@ -270,7 +270,7 @@ def check_gradient_modes_do_not_matter(factory: Factory) -> None:
         runs = [_run(method, inside)]
         method.reset()
         runs.append(_run(method, inside))
-        method.load_state_dict(_make(factory).state_dict())
+        _load(method, _make(factory).state_dict())
         runs.append(_run(copy.deepcopy(method), inside))
         method.restore(method.snapshot())
         runs.append(_run(method, inside))
