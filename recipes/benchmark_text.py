@@ -36,7 +36,7 @@ MEMO, TTT and DDA adapt to single images at the cost of many passes for each, or
 
 STREAMS_TEXT = """\
 The best of a column is bold, a star marks errors above those of Source. Passes are forward and backward passes over a
-batch, time is that of a batch relative to Source's: roughly, on a machine with other work.
+batch.
 """
 
 PRECISIONS = {

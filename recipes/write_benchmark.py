@@ -55,7 +55,8 @@ def table_of(records: Iterable[Record]) -> Table:
 
 def errors_table(table: Table) -> str:
     """Return our errors and costs, as Markdown."""
-    indices = [index for index, column in enumerate(table.columns) if column.origin == OURS]
+    ours = [index for index, column in enumerate(table.columns) if column.origin == OURS]
+    indices = [index for index in ours if table.columns[index].metric_title != "time"]  # the runs shared their machine
     heads = [
         table.columns[i].metric_title if table.columns[i].group == "cost" else table.columns[i].group for i in indices
     ]

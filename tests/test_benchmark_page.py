@@ -133,12 +133,13 @@ def test_tables_by_hand() -> None:
     columns = (
         Column(None, "mixed", "mean_error", origin=OURS),
         Column(None, "mixed, R-18", "mean_error", origin=PAPER),
+        Column(None, "cost", "passes", origin=OURS),
         Column(None, "cost", "time", origin=OURS),
     )
     rows = (
-        ("source", (Value(50.0), Value(40.0), Value(1.0))),
-        ("bn", (Value(55.0, below_source=True), Value(30.0, best=True), None)),
-        ("own", (Value(45.0, best=True), None, Value(2.0))),
+        ("source", (Value(50.0), Value(40.0), Value(1.0), Value(1.0))),
+        ("bn", (Value(55.0, below_source=True), Value(30.0, best=True), None, None)),
+        ("own", (Value(45.0, best=True), None, Value(2.0), Value(9.0))),
     )
     table = Table("", columns, rows)
     assert write_benchmark.errors_table(table).splitlines()[2:] == [
