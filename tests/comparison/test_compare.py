@@ -148,6 +148,10 @@ def test_files_of_arrays_and_data_sets_with_a_corruption(tmp_path: Path) -> None
     assert not quiet(model, str(tmp_path / "alone.npz"), "bn").labelled
     with pytest.raises(ValueError, match="has the arrays pictures: name that of the images image or"):
         quiet(model, tmp_path / "strange.npz", "bn")
+    for name, content in {"text.npz": b"hello", "half.npz": (tmp_path / "both.npz").read_bytes()[:500]}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=r"cannot be read \(.*\): write it by numpy.savez"):
+            quiet(model, tmp_path / name, "bn")
     with pytest.raises(ValueError, match="classes= and size= apply to images in files, not to arrays"):
         quiet(model, tmp_path / "both.npz", "bn", size=8)
     folder = tmp_path / "CIFAR-10-C"

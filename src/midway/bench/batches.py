@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -211,12 +212,19 @@ def _load_named(data: str | Path, *, classes: Classes | None, size: int | None) 
             return load("folder", data, classes=classes, size=size)
         if classes is not None or size is not None:
             raise ValueError("classes= and size= apply to images in files, not to arrays: leave them out.")
-        with np.load(path, allow_pickle=False) as arrays:
-            images, labels = read_fields(arrays)
-            if images is None:
-                raise ValueError(
-                    f"{data} has the arrays {', '.join(arrays)}: name that of the images {' or '.join(IMAGE_KEYS)}."
-                )
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+        except (ValueError, OSError, TypeError, EOFError, BadZipFile) as error:
+            reason = "no arrays of numbers" if "pickle" in str(error) else error
+            raise ValueError(
+                f"{data} cannot be read ({reason}): write it by numpy.savez(file, images=..., labels=...)."
+            ) from error
+        images, labels = read_fields(arrays)
+        if images is None:
+            raise ValueError(
+                f"{data} has the arrays {', '.join(arrays)}: name that of the images {' or '.join(IMAGE_KEYS)}."
+            )
         return images if labels is None else (images, labels)
     name, shift = match["name"], match["shift"]
     domains = DATA_SETS[name].shifts == "domains"
